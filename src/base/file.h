@@ -1,0 +1,50 @@
+/* Files: read-only maps, whole small files, and writers that never leave a half-written output
+ * under the final name (temporary name in the same folder, fsync, rename).
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef NW_BASE_FILE_H
+#define NW_BASE_FILE_H
+
+#include "base/status.h"
+
+/* A read-only mapping. All zero is unmapped and may be passed to nw_file_unmap. */
+typedef struct {
+    char *path;          /* owned copy */
+    const uint8_t *data; /* NULL when size is 0 */
+    size_t size;
+} nw_file;
+
+/* NW_E_IO names the path and the reason; a directory or a device is refused. */
+NW_MUST_USE nw_status nw_file_map(const char *path, nw_file *out, nw_error *err);
+void nw_file_unmap(nw_file *f);
+
+/* Reads a whole file of at most max_bytes; *data is NUL-terminated, the caller frees it. */
+NW_MUST_USE nw_status nw_file_read(const char *path, size_t max_bytes, char **data, size_t *len,
+                                   nw_error *err);
+
+bool nw_file_exists(const char *path);
+bool nw_file_is_dir(const char *path);
+NW_MUST_USE nw_status nw_file_mkdirs(const char *path, nw_error *err); /* like mkdir -p */
+
+/* dir + "/" + name; the caller frees it; NULL when there is no memory. */
+char *nw_path_join(const char *dir, const char *name);
+
+/* Writer. Usage: open, write..., commit. close without commit removes the temporary file; close
+ * after commit only frees. All zero may be closed. */
+typedef struct {
+    char *path;     /* final name */
+    char *tmp_path; /* name while writing */
+    int fd;
+    uint64_t written_bytes;
+    bool open;
+} nw_writer;
+
+NW_MUST_USE nw_status nw_writer_open(nw_writer *w, const char *path, nw_error *err);
+NW_MUST_USE nw_status nw_writer_write(nw_writer *w, const void *bytes, size_t n, nw_error *err);
+NW_MUST_USE nw_status nw_writer_pad(nw_writer *w, size_t alignment, nw_error *err); /* zeros */
+NW_MUST_USE nw_status nw_writer_commit(nw_writer *w, nw_error *err); /* fsync, rename */
+void nw_writer_close(nw_writer *w);
+
+/* open + write + commit of a whole small file. */
+NW_MUST_USE nw_status nw_file_write(const char *path, const void *bytes, size_t n, nw_error *err);
+
+#endif
