@@ -6,11 +6,11 @@
 #include "base/status.h"
 
 typedef struct {
-    char *data;    /* NUL-terminated once anything was appended; NULL before */
-    size_t len;    /* bytes, without the NUL */
+    char *data; /* NUL-terminated once anything was appended; NULL before */
+    size_t len; /* bytes, without the NUL */
     size_t cap;
-    size_t max;    /* bytes; an append past it fails and leaves the buffer as it was */
-    bool failed;   /* sticky: an append did not fit or there was no memory */
+    size_t max;  /* bytes; an append past it fails and leaves the buffer as it was */
+    bool failed; /* sticky: an append did not fit or there was no memory */
 } nw_buf;
 
 void nw_buf_init(nw_buf *b, size_t max_bytes);

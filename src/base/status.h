@@ -15,16 +15,16 @@
 #define NW_COUNT(a)     (sizeof(a) / sizeof((a)[0]))
 
 /* name, exit code of the process (STYLE section 6), what a reader of a log is told */
-#define NW_STATUS_MAP(X)                           \
-    X(OK, 0, "ok")                                 \
-    X(E_NOMEM, 4, "out of memory")                 \
-    X(E_IO, 4, "input or output failed")           \
-    X(E_FORMAT, 3, "malformed input")              \
-    X(E_RANGE, 3, "value out of range")            \
-    X(E_UNSUPPORTED, 3, "not supported")           \
-    X(E_NETWORK, 4, "network or peer failed")      \
-    X(E_CANCELLED, 130, "cancelled")               \
-    X(E_USAGE, 2, "wrong usage")                   \
+#define NW_STATUS_MAP(X)                      \
+    X(OK, 0, "ok")                            \
+    X(E_NOMEM, 4, "out of memory")            \
+    X(E_IO, 4, "input or output failed")      \
+    X(E_FORMAT, 3, "malformed input")         \
+    X(E_RANGE, 3, "value out of range")       \
+    X(E_UNSUPPORTED, 3, "not supported")      \
+    X(E_NETWORK, 4, "network or peer failed") \
+    X(E_CANCELLED, 130, "cancelled")          \
+    X(E_USAGE, 2, "wrong usage")              \
     X(E_BUSY, 4, "no capacity at the moment")
 
 typedef enum {

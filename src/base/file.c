@@ -1,0 +1,350 @@
+/* Files: see file.h. The only place of the library that reads errno. A writer's temporary file lies
+ * beside the final one, because rename is atomic only inside a file system.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* NW_E_IO with the reason of errno, which is read first. */
+static nw_status io_fail(nw_error *err, const char *path, const char *what)
+{
+    const int saved = errno;
+    char reason[128] = "";
+
+    if (strerror_r(saved, reason, sizeof reason) != 0) {
+        (void)snprintf(reason, sizeof reason, "error %d", saved);
+    }
+    return nw_fail(err, NW_E_IO, "%s: cannot %s: %s", path, what, reason);
+}
+
+/* Opens a regular file for reading. */
+static nw_status open_regular(const char *path, int *fd, size_t *size, nw_error *err)
+{
+    struct stat st;
+    /* not blocking, since opening a named pipe would wait for a writer for ever */
+    const int opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+    if (opened < 0) {
+        return io_fail(err, path, "open");
+    }
+    if (fstat(opened, &st) != 0) {
+        const nw_status status = io_fail(err, path, "read its size");
+        (void)close(opened);
+        return status;
+    }
+    if (!S_ISREG(st.st_mode)) {
+        (void)close(opened);
+        return nw_fail(err, NW_E_IO, "%s: a %s, where a file is needed", path,
+                       S_ISDIR(st.st_mode) ? "directory" : "device or pipe");
+    }
+    *fd = opened;
+    *size = (size_t)st.st_size;
+    return NW_OK;
+}
+
+nw_status nw_file_map(const char *path, nw_file *out, nw_error *err)
+{
+    nw_file f = {0};
+    int fd = -1;
+    nw_status st = open_regular(path, &fd, &f.size, err);
+
+    if (st != NW_OK) {
+        return st;
+    }
+    f.path = strdup(path);
+    if (f.path == NULL) {
+        st = nw_fail(err, NW_E_NOMEM, "%s: no memory for its name", path);
+    } else if (f.size > 0) {
+        void *p = mmap(NULL, f.size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (p == MAP_FAILED) {
+            st = io_fail(err, path, "map");
+        } else {
+            f.data = p;
+        }
+    }
+    (void)close(fd);
+    if (st == NW_OK) {
+        *out = f;
+    } else {
+        free(f.path);
+    }
+    return st;
+}
+
+void nw_file_unmap(nw_file *f)
+{
+    if (f->data != NULL) {
+        /* munmap takes a plain pointer; nothing is written through it */
+        (void)munmap((void *)(uintptr_t)f->data, f->size);
+    }
+    free(f->path);
+    *f = (nw_file){0};
+}
+
+/* Fills buf[n]; *got falls short only where the file ends first. */
+static nw_status read_all(int fd, const char *path, char *buf, size_t n, size_t *got, nw_error *err)
+{
+    size_t have = 0;
+
+    while (have < n) {
+        const ssize_t r = read(fd, buf + have, n - have);
+        if (r == 0) {
+            break;
+        }
+        if (r < 0 && errno != EINTR) {
+            return io_fail(err, path, "read");
+        }
+        have += r > 0 ? (size_t)r : 0;
+    }
+    *got = have;
+    return NW_OK;
+}
+
+nw_status nw_file_read(const char *path, size_t max_bytes, char **data, size_t *len, nw_error *err)
+{
+    int fd = -1;
+    size_t size = 0;
+    size_t got = 0;
+    char *buf = NULL;
+    nw_status st = open_regular(path, &fd, &size, err);
+
+    if (st != NW_OK) {
+        return st;
+    }
+    if (size > max_bytes) {
+        st = nw_fail(err, NW_E_RANGE, "%s: %zu bytes, at most %zu allowed", path, size, max_bytes);
+        goto out;
+    }
+    buf = malloc(size + 1);
+    if (buf == NULL) {
+        st = nw_fail(err, NW_E_NOMEM, "%s: no memory for %zu bytes", path, size);
+        goto out;
+    }
+    st = read_all(fd, path, buf, size, &got, err);
+    if (st == NW_OK) {
+        buf[got] = '\0';
+        *data = buf;
+        *len = got;
+        buf = NULL;
+    }
+out:
+    free(buf);
+    (void)close(fd);
+    return st;
+}
+
+bool nw_file_exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+bool nw_file_is_dir(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+nw_status nw_file_mkdirs(const char *path, nw_error *err)
+{
+    char *partial = strdup(path);
+    nw_status st = NW_OK;
+
+    if (partial == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "%s: no memory for its name", path);
+    }
+    for (char *p = partial; st == NW_OK && *p != '\0'; p++) {
+        const char *end = strchr(p + 1, '/');
+        const size_t len = end == NULL ? strlen(partial) : (size_t)(end - partial);
+        const char kept = partial[len];
+
+        partial[len] = '\0';
+        if (mkdir(partial, 0777) != 0) {
+            const int reason = errno;
+            /* EEXIST is not enough: the name may belong to a file */
+            if (!nw_file_is_dir(partial)) {
+                errno = reason;
+                st = io_fail(err, partial, "make the directory");
+            }
+        }
+        partial[len] = kept;
+        p = partial + len - (kept == '\0' ? 1 : 0);
+    }
+    free(partial);
+    return st;
+}
+
+char *nw_path_join(const char *dir, const char *name)
+{
+    const size_t n_dir = strlen(dir);
+    const bool slash = n_dir > 0 && dir[n_dir - 1] != '/';
+    size_t size = 0;
+
+    if (!nw_size_add(n_dir, strlen(name) + 2, &size)) {
+        return NULL;
+    }
+    char *path = malloc(size);
+    if (path != NULL) {
+        (void)snprintf(path, size, "%s%s%s", dir, slash ? "/" : "", name);
+    }
+    return path;
+}
+
+/* A name nobody else uses: the process and a counter make it unique on one machine, and O_EXCL
+ * holds against the rest. mkstemp would make the file private whatever the umask says. */
+static int open_temporary(const char *path, char **tmp_path)
+{
+    static atomic_uint counter;
+    const size_t size = strlen(path) + 48;
+    char *tmp = malloc(size);
+
+    if (tmp == NULL) {
+        errno = ENOMEM;
+        return -1;
+    }
+    for (int attempt = 0; attempt < 100; attempt++) {
+        (void)snprintf(tmp, size, "%s.tmp-%ld-%u", path, (long)getpid(),
+                       atomic_fetch_add(&counter, 1));
+        const int fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0) {
+            *tmp_path = tmp;
+            return fd;
+        }
+        if (errno != EEXIST) {
+            break;
+        }
+    }
+    free(tmp);
+    return -1;
+}
+
+nw_status nw_writer_open(nw_writer *w, const char *path, nw_error *err)
+{
+    *w = (nw_writer){.fd = -1};
+    if (nw_file_is_dir(path)) {
+        return nw_fail(err, NW_E_IO, "%s: a directory, where a file is to be written", path);
+    }
+    char *copy = strdup(path);
+    if (copy == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "%s: no memory for its name", path);
+    }
+    const int fd = open_temporary(path, &w->tmp_path);
+    if (fd < 0) {
+        const nw_status st = io_fail(err, path, "create");
+        free(copy);
+        return st;
+    }
+    w->path = copy;
+    w->fd = fd;
+    w->open = true;
+    return NW_OK;
+}
+
+nw_status nw_writer_write(nw_writer *w, const void *bytes, size_t n, nw_error *err)
+{
+    const char *p = bytes;
+
+    while (n > 0) {
+        const ssize_t r = write(w->fd, p, n);
+        if (r < 0 && errno != EINTR) {
+            return io_fail(err, w->path, "write");
+        }
+        if (r > 0) {
+            p += r;
+            n -= (size_t)r;
+            w->written_bytes += (uint64_t)r;
+        }
+    }
+    return NW_OK;
+}
+
+nw_status nw_writer_pad(nw_writer *w, size_t alignment, nw_error *err)
+{
+    static const char zeros[4096];
+    size_t n = (size_t)((alignment - w->written_bytes % alignment) % alignment);
+
+    while (n > 0) {
+        const size_t part = n < sizeof zeros ? n : sizeof zeros;
+        const nw_status st = nw_writer_write(w, zeros, part, err);
+        if (st != NW_OK) {
+            return st;
+        }
+        n -= part;
+    }
+    return NW_OK;
+}
+
+/* A rename survives a power cut only once its directory is on the disk. File systems that cannot
+ * sync a directory say EINVAL, and have nothing to sync. */
+static nw_status sync_parent(const char *path, nw_error *err)
+{
+    const char *slash = strrchr(path, '/');
+    char *dir = slash == NULL ? strdup(".") : strndup(path, (size_t)(slash - path) + 1);
+
+    if (dir == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "%s: no memory for its folder's name", path);
+    }
+    nw_status st = NW_OK;
+    const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL)) {
+        st = io_fail(err, dir, "sync");
+    }
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    free(dir);
+    return st;
+}
+
+nw_status nw_writer_commit(nw_writer *w, nw_error *err)
+{
+    if (fsync(w->fd) != 0) {
+        return io_fail(err, w->path, "sync");
+    }
+    const int fd = w->fd;
+    w->fd = -1;
+    if (close(fd) != 0) {
+        return io_fail(err, w->path, "close");
+    }
+    if (rename(w->tmp_path, w->path) != 0) {
+        return io_fail(err, w->path, "rename the temporary file to it");
+    }
+    w->open = false;
+    return sync_parent(w->path, err);
+}
+
+void nw_writer_close(nw_writer *w)
+{
+    if (w->open) {
+        if (w->fd >= 0) {
+            (void)close(w->fd);
+        }
+        (void)unlink(w->tmp_path);
+    }
+    free(w->path);
+    free(w->tmp_path);
+    *w = (nw_writer){.fd = -1};
+}
+
+nw_status nw_file_write(const char *path, const void *bytes, size_t n, nw_error *err)
+{
+    nw_writer w = {0};
+    nw_status st = nw_writer_open(&w, path, err);
+
+    if (st == NW_OK) {
+        st = nw_writer_write(&w, bytes, n, err);
+    }
+    if (st == NW_OK) {
+        st = nw_writer_commit(&w, err);
+    }
+    nw_writer_close(&w);
+    return st;
+}
