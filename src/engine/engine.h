@@ -1,0 +1,110 @@
+/* Engine: a model opened for this machine (weights mapped, kernels picked, threads and KV pages
+ * ready), sessions (one timeline of tokens with its KV) and the ragged step that runs the new
+ * tokens of many sessions in one pass over the weights.
+ *
+ * Threads: an engine has one user at a time (a scheduler, or a command that calls step or score).
+ * Bits: the logits of a token depend on the weights, the options and the tokens before it in its
+ * session, never on the thread count, the other items of a step, or how a prompt was cut in chunks.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef NW_ENGINE_ENGINE_H
+#define NW_ENGINE_ENGINE_H
+
+#include "base/status.h"
+#include "engine/ledger.h"
+
+typedef struct nw_model_config nw_model_config; /* model/config.h */
+typedef struct nw_tokenizer nw_tokenizer;       /* model/tokenizer.h */
+typedef struct nw_artifact nw_artifact;         /* artifact/artifact.h */
+typedef struct nw_engine nw_engine;
+typedef struct nw_session nw_session;
+
+#define NW_ENGINE_MAX_SEQS 256
+
+typedef struct {
+    unsigned n_threads;       /* 0: what affinity and the cgroup quota allow */
+    const char *tier;         /* kernel tier by name; NULL: the best this CPU can run */
+    int act;                  /* -1: as the manifest says, 0: A16, 1: A8 */
+    int kv_k, kv_v;           /* nw_kv_kind of kernels/attention.h; see nw_engine_kv_parse */
+    uint32_t n_ctx;           /* longest session in tokens; 0: the model's, at most 8192 */
+    uint32_t max_seqs;        /* 1..NW_ENGINE_MAX_SEQS sessions with KV at one time */
+    uint32_t max_step_tokens; /* capacity of one ragged step */
+    size_t kv_bytes;          /* size of the page pool; 0: max_seqs x n_ctx, capped by memory */
+    bool no_tokenizer;        /* open a model that has none (nw_engine_tokenizer is then NULL) */
+} nw_engine_options;
+
+/* Auto threads and tier, activations as the manifest says, F32 KV, 8 sequences, 512 tokens. */
+nw_engine_options nw_engine_options_default(void);
+
+/* "f32", "bf16" or "int8", or "K/V" such as "int8/bf16", into the two KV fields. */
+NW_MUST_USE nw_status nw_engine_kv_parse(const char *name, nw_engine_options *o, nw_error *err);
+
+/* What the engine is, for reports. Strings live as long as the engine. */
+typedef struct {
+    const char *tier; /* kernel tier in use */
+    unsigned n_threads;
+    const char *threads_why; /* "2 by affinity" */
+    bool a8;                 /* activations are INT8 where the weight kind allows it */
+    const char *kv_k, *kv_v; /* names of the KV kinds */
+    uint32_t n_ctx, max_seqs, max_step_tokens, page_tokens;
+    uint64_t weight_bytes;       /* read for one decoded token: all matrices but the embedding, or
+                                  * with it where the head is tied to it */
+    uint64_t embed_bytes;        /* embedding table when the head does not share it, 0 otherwise */
+    uint64_t kv_bytes_per_token; /* all layers, K and V */
+    uint64_t kv_capacity_tokens; /* whole pool */
+    uint64_t kv_pool_bytes;
+    uint64_t workspace_bytes; /* activations and scratch, fixed at open */
+    double load_s;
+    const char *kernel_map; /* "linear int8 avx512; attention int8 avx512; ..." */
+} nw_engine_facts;
+
+/* path: a native artifact folder, or any checkpoint. Opens its tokenizer too. Non-finite weights
+ * are refused, naming the tensor. On failure *out is NULL. */
+NW_MUST_USE nw_status nw_engine_open(const char *path, const nw_engine_options *o, nw_engine **out,
+                                     nw_error *err);
+/* Every session must be closed before. Takes NULL. */
+void nw_engine_close(nw_engine *e);
+
+const nw_model_config *nw_engine_config(const nw_engine *e);
+const nw_tokenizer *nw_engine_tokenizer(const nw_engine *e);
+const nw_artifact *nw_engine_artifact(const nw_engine *e);
+const nw_engine_facts *nw_engine_get_facts(const nw_engine *e);
+/* Cumulative; nw_ledger_reset clears it. */
+nw_ledger *nw_engine_ledger(nw_engine *e);
+
+/* A session is empty at first and takes KV pages as it grows. NW_E_BUSY when max_seqs are open. */
+NW_MUST_USE nw_status nw_session_open(nw_engine *e, nw_session **out, nw_error *err);
+void nw_session_close(nw_session *s); /* gives its pages back; takes NULL */
+uint32_t nw_session_len(const nw_session *s);
+/* Forgets the tokens from n on (n <= len); whole pages go back to the pool. */
+void nw_session_truncate(nw_session *s, uint32_t n);
+
+/* The pool, in pages of page_tokens tokens (all layers and heads of one page count as one). */
+uint32_t nw_engine_pages_total(const nw_engine *e);
+uint32_t nw_engine_pages_free(const nw_engine *e);
+/* Pages that a session must still take to hold n_tokens tokens. */
+uint32_t nw_session_pages_needed(const nw_session *s, uint32_t n_tokens);
+
+typedef struct {
+    nw_session *session;
+    const int32_t *tokens; /* [n_tokens] ids in [0, n_vocab), appended to the session */
+    uint32_t n_tokens;     /* 1.. */
+    uint32_t n_logits;     /* logits wanted for the last n_logits of these tokens */
+    float *logits;         /* [n_logits][n_vocab] out; NULL when n_logits is 0 */
+} nw_step_item;
+
+/* Runs all items in one pass. Each session at most once; the sum of n_tokens is at most
+ * max_step_tokens. Allocates nothing.
+ * Errors, before anything changes: NW_E_RANGE for an id, a count or a length out of range,
+ * NW_E_BUSY when the page pool cannot hold the new tokens. */
+NW_MUST_USE nw_status nw_engine_step(nw_engine *e, const nw_step_item *items, size_t n_items,
+                                     nw_error *err);
+
+/* Gets the logits [n_vocab] that follow ids[0..pos]; false stops the pass with NW_E_CANCELLED. */
+typedef bool (*nw_logits_fn)(void *ctx, size_t pos, const float *logits);
+
+/* Logits at the positions first..n-1 of a sequence of its own (1 <= n <= n_ctx), in order, by
+ * chunked prefill through a session that is closed again. */
+NW_MUST_USE nw_status nw_engine_score(nw_engine *e, const int32_t *ids, size_t n, size_t first,
+                                      nw_logits_fn on_logits, void *ctx, nw_error *err);
+
+#endif

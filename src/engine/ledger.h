@@ -1,0 +1,60 @@
+/* Kernel ledger: for each (op, layer, phase) which kernel was intended, which one ran, how often,
+ * how long and how many bytes it read and converted, so that a slow path or a copy is a fact of the
+ * record and not a guess. Always on: two clock reads an op.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef NW_ENGINE_LEDGER_H
+#define NW_ENGINE_LEDGER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* name of the enumerator, text */
+#define NW_OP_MAP(X)                 \
+    X(EMBED, "embed")                \
+    X(ATTN_NORM, "attn_norm")        \
+    X(QKV, "qkv")                    \
+    X(ROPE_KV, "rope_kv_append")     \
+    X(ATTENTION, "attention")        \
+    X(ATTN_PACK, "attn_pack")        \
+    X(O, "o")                        \
+    X(FFN_NORM, "residual_ffn_norm") \
+    X(GATE_UP, "gate_up_act")        \
+    X(DOWN_PACK, "down_pack")        \
+    X(DOWN, "down")                  \
+    X(RESIDUAL, "residual")          \
+    X(OUT_NORM, "out_norm")          \
+    X(HEAD, "head")
+
+typedef enum {
+#define NW_OP_ENUM(name, text) NW_OP_##name,
+    NW_OP_MAP(NW_OP_ENUM)
+#undef NW_OP_ENUM
+        NW_OP_COUNT
+} nw_op;
+
+/* A step where every item brings one token is decode, where every item brings more is prefill; a
+ * step of both kinds is mixed: its time belongs to no single one of them. */
+typedef enum { NW_PHASE_PREFILL, NW_PHASE_DECODE, NW_PHASE_MIXED, NW_PHASE_COUNT } nw_phase;
+
+typedef struct {
+    nw_op op;
+    const char *op_name;
+    int32_t layer;  /* -1: not in a layer */
+    char shape[32]; /* "576x1536": rows x cols of the weight, heads x d_head of attention */
+    nw_phase phase;
+    const char *phase_name; /* "prefill" "decode" "mixed" */
+    const char *intended;   /* kernel the picked tier means for these kinds */
+    const char *used;       /* kernel that ran; differs on a fallback */
+    uint64_t calls, tokens, ns;
+    uint64_t bytes;           /* weights or KV read */
+    uint64_t bytes_converted; /* activations written in another kind for this op */
+} nw_ledger_row;
+
+typedef struct nw_ledger nw_ledger;
+
+/* Copies the rows that were called at least once into rows[cap]; returns how many there are. Call
+ * it from the engine's user; strings live as long as the engine. */
+size_t nw_ledger_snapshot(const nw_ledger *l, nw_ledger_row *rows, size_t cap);
+void nw_ledger_reset(nw_ledger *l);
+
+#endif
