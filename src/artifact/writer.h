@@ -1,0 +1,30 @@
+/* Writes a native artifact: tensors are declared first (their sizes are known from shape and
+ * layout), then streamed in that order, so that memory does not grow with the model. The same
+ * inputs give the same bytes. Nothing stands under the final name before commit.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef NW_ARTIFACT_WRITER_H
+#define NW_ARTIFACT_WRITER_H
+
+#include "artifact/manifest.h"
+
+typedef struct nw_artifact_writer nw_artifact_writer;
+
+/* `manifest` is taken over (and zeroed): its tensors give names, types and shapes; bytes, hashes
+ * and errors are filled in while writing. `source` is the checkpoint path, from which config and
+ * tokenizer files are made. */
+NW_MUST_USE nw_status nw_artifact_writer_open(const char *path, bool replace,
+                                              const nw_checkpoint *source, const char *source_path,
+                                              nw_manifest *manifest, nw_artifact_writer **out,
+                                              nw_error *err);
+/* The next bytes of the tensor being written; tensors follow one another in manifest order. */
+NW_MUST_USE nw_status nw_artifact_writer_add(nw_artifact_writer *w, const void *bytes, size_t n,
+                                             nw_error *err);
+/* Ends a tensor: its byte count must be complete. */
+NW_MUST_USE nw_status nw_artifact_writer_end_tensor(nw_artifact_writer *w, const nw_tensor_error *e,
+                                                    nw_error *err);
+/* Computes bits, seals the manifest, writes it, syncs and renames the folder. */
+NW_MUST_USE nw_status nw_artifact_writer_commit(nw_artifact_writer *w, nw_error *err);
+const nw_manifest *nw_artifact_writer_manifest(const nw_artifact_writer *w);
+void nw_artifact_writer_close(nw_artifact_writer *w); /* takes NULL; removes what is unfinished */
+
+#endif

@@ -1,0 +1,28 @@
+/* The driver of `narrow quantize`: checks the recipe against all shapes first, then streams each
+ * matrix through round-to-nearest into a native artifact, measuring the error of every tensor.
+ * Memory: a few MiB a thread, whatever the model. Bytes do not depend on the thread count.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef NW_QUANT_QUANTIZE_H
+#define NW_QUANT_QUANTIZE_H
+
+#include "artifact/manifest.h"
+
+typedef struct {
+    const char *source; /* checkpoint: GGUF, HF folder, llama2.c .bin */
+    const char *recipe; /* built-in name or YAML path */
+    const char *out;    /* folder to be made */
+    bool replace;       /* an existing folder of that name is replaced */
+    unsigned n_threads; /* 0: nw_cpu_threads */
+    bool show_progress; /* a line on stderr */
+} nw_quantize_options;
+
+/* *summary (may be NULL) gets the manifest; release it with nw_manifest_release. */
+NW_MUST_USE nw_status nw_quantize(const nw_quantize_options *o, nw_manifest *summary,
+                                  nw_error *err);
+
+/* Note a result carries about its source: what narrow.json of a converted folder says, or that the
+ * source itself holds quantized weights. Freed by the caller; "" when there is nothing to say. */
+NW_MUST_USE nw_status nw_source_note(const nw_checkpoint *c, const char *path, char **note,
+                                     nw_error *err);
+
+#endif

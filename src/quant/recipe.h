@@ -1,0 +1,56 @@
+/* A recipe says which matrix gets which layout. Built-in names, or a YAML file:
+ *
+ *     name: attention-int8            # optional; the file's name otherwise
+ *     activations: a16                # a16 | a8 (int8 per token in quantized matrices)
+ *     scale: search                   # search | absmax: how INT4 scales are chosen
+ *     targets:                        # the first that matches a tensor decides
+ *       - {match: '.*\.self_attn\..*', weights: int8}
+ *       - {match: '.*\.mlp\..*', weights: int4-g64-zp}
+ *     ignore: ['model\.layers\.0\..*']   # stays as `keep` says, before any target is looked at
+ *     keep: bf16                      # bf16 | f32: matrices that no target names
+ *
+ * A pattern is a PCRE2 expression that must match the whole leaf name: the HF tensor name without
+ * ".weight". One that matches no tensor is a mistake, and so is a group size that does not divide
+ * the columns. Nothing is ever substituted: a matrix gets what the recipe says or nothing is written.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef NW_QUANT_RECIPE_H
+#define NW_QUANT_RECIPE_H
+
+#include "base/buf.h"
+#include "base/json.h"
+#include "formats/panel.h"
+#include "model/checkpoint.h"
+
+typedef enum { NW_SCALE_SEARCH, NW_SCALE_ABSMAX } nw_scale_rule;
+
+typedef struct nw_recipe nw_recipe;
+
+/* `spec` is a built-in name or the path of a YAML file. */
+NW_MUST_USE nw_status nw_recipe_open(const char *spec, nw_recipe **out, nw_error *err);
+void nw_recipe_close(nw_recipe *r);
+
+const char *nw_recipe_name(const nw_recipe *r);
+bool nw_recipe_a8(const nw_recipe *r);
+nw_scale_rule nw_recipe_scale_rule(const nw_recipe *r);
+/* Built-in names, NULL-terminated, each with a line of help at the same index. */
+const char *const *nw_recipe_builtins(const char *const **help);
+
+/* One decision per tensor of the checkpoint, in checkpoint order. */
+typedef struct {
+    const nw_ckpt_tensor *tensor;
+    bool is_vector;
+    bool targeted; /* a target named it; otherwise kept */
+    nw_panel_type type;
+    const char *why; /* the pattern that decided, or "kept"; borrowed from the recipe */
+} nw_recipe_choice;
+
+/* Resolves the recipe against a checkpoint; *out [n tensors] is freed by the caller. All mistakes
+ * are collected, one line each, into err's message as far as they fit; *mistakes (may be NULL)
+ * gets all of them. Nothing of the weights is read. */
+NW_MUST_USE nw_status nw_recipe_resolve(const nw_recipe *r, const nw_checkpoint *c,
+                                        nw_recipe_choice **out, size_t *n, nw_buf *mistakes,
+                                        nw_error *err);
+/* The recipe and its resolved list as JSON for the manifest; owned by the caller. */
+json_t *nw_recipe_json(const nw_recipe *r, const nw_recipe_choice *choices, size_t n);
+
+#endif

@@ -1,0 +1,32 @@
+/* Round to nearest: 16 rows of F32 weights to one panel of INT8 or INT4.
+ *
+ *   INT8  scale = absmax / 127 of the row, code = rint(w / scale)
+ *   INT4  symmetric: w' = s (q - 8), q in 0..15. absmax: s = signed absmax / -8 (the value of the
+ *         largest magnitude gets code 0 exactly); search: the best of NW_RTN_CANDIDATES fractions
+ *         of that scale, of either sign, by the sum of squared errors
+ *   INT4  zero point: w' = s (q - z), s = (max - min) / 15 with zero inside [min, max]; search: the
+ *         best of as many fractions of that range
+ *
+ * Scales are rounded to the stored type (FP16, F32) first; codes and errors are taken against the
+ * stored value. A group of zeros gets scale 0 and codes that decode to 0.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef NW_QUANT_RTN_H
+#define NW_QUANT_RTN_H
+
+#include "formats/panel.h"
+#include "quant/recipe.h"
+
+/* Fractions of the absmax scale tried by the search, each with both signs. */
+#define NW_RTN_CANDIDATES 19
+
+/* Sentence for the manifest: what the rule does to this layout. */
+const char *nw_rtn_rule_text(nw_panel_type type, nw_scale_rule rule);
+
+/* rows [n_rows][n_cols], n_rows <= 16, finite; panel: nw_panel_bytes of (type, n_cols), written
+ * whole. scratch: nw_rtn_scratch_bytes, for one caller at a time. False when a scale does not fit
+ * its stored type (a group whose absmax exceeds what FP16 can scale); *bad_row then names the row. */
+bool nw_rtn_pack_panel(nw_panel_type type, nw_scale_rule rule, const float *rows, uint32_t n_rows,
+                       uint32_t n_cols, uint8_t *panel, void *scratch, uint32_t *bad_row);
+size_t nw_rtn_scratch_bytes(nw_panel_type type, uint32_t n_cols);
+
+#endif
