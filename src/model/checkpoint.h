@@ -1,0 +1,97 @@
+/* One view of every kind of checkpoint narrow reads: GGUF, an HF folder of safetensors, a llama2.c
+ * file. Tensors carry their HF names and are given in HF's row order and HF's conventions, however
+ * the file keeps them: the q/k row order that GGUF (arch llama) and llama2.c use for interleaved
+ * RoPE is undone, and gemma's norms come without the 1 that GGUF adds to them.
+ *
+ * Open checks that every tensor the architecture needs is there, has the shape the config asks for
+ * and lies inside its file; values are not looked at (NaN and infinity pass: who uses them checks).
+ * Threads: an open checkpoint is immutable; reads may run side by side.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef NW_MODEL_CHECKPOINT_H
+#define NW_MODEL_CHECKPOINT_H
+
+#include "base/hash.h"
+#include "formats/format.h"
+#include "model/config.h"
+
+typedef enum {
+    NW_ROLE_EMBED,
+    NW_ROLE_HEAD, /* absent when tied */
+    NW_ROLE_OUT_NORM,
+    NW_ROLE_ATTN_NORM, /* from here on: one a layer */
+    NW_ROLE_Q,
+    NW_ROLE_K,
+    NW_ROLE_V,
+    NW_ROLE_O,
+    NW_ROLE_Q_NORM,
+    NW_ROLE_K_NORM,
+    NW_ROLE_POST_ATTN_NORM, /* gemma: after attention, before the residual add */
+    NW_ROLE_FFN_NORM,       /* before the FFN: llama's post_attention_layernorm */
+    NW_ROLE_GATE,
+    NW_ROLE_UP,
+    NW_ROLE_DOWN,
+    NW_ROLE_POST_FFN_NORM,
+    NW_ROLE_COUNT
+} nw_role;
+
+const char *nw_role_name(nw_role role); /* "q", "ffn_norm" */
+bool nw_role_is_norm(nw_role role);     /* a vector */
+/* Shape the config asks of a role; norms are one row. */
+void nw_role_shape(const nw_model_config *c, nw_role role, uint32_t *n_rows, uint32_t *n_cols);
+/* HF name into buf; false when the architecture has no such tensor (the head when tied, gemma's
+ * extra norms in llama). */
+bool nw_role_hf_name(const nw_model_config *c, nw_role role, int32_t layer, char *buf, size_t n);
+
+typedef enum { NW_CKPT_GGUF, NW_CKPT_HF, NW_CKPT_LLAMA2C } nw_ckpt_kind;
+
+typedef struct {
+    const char *name;   /* HF: model.layers.0.self_attn.q_proj.weight */
+    const char *source; /* as the file names it; equal to name in an HF folder */
+    nw_role role;
+    int32_t layer; /* -1: not of a layer */
+    nw_format_id format;
+    uint32_t n_rows, n_cols; /* a vector: n_rows = 1 */
+    size_t row_bytes;
+    const uint8_t *data; /* first row in the file's order */
+    uint32_t file;
+    uint32_t
+        pair_half; /* > 0: rows are interleaved RoPE pairs within heads of 2 * pair_half rows */
+    float offset;  /* added to each decoded value: -1 for gemma norms in GGUF */
+} nw_ckpt_tensor;
+
+typedef struct nw_checkpoint nw_checkpoint;
+
+/* path: a .gguf file (any shard), a .safetensors file or its folder, a llama2.c .bin. */
+NW_MUST_USE nw_status nw_checkpoint_open(const char *path, nw_checkpoint **out, nw_error *err);
+void nw_checkpoint_close(nw_checkpoint *c);
+
+nw_ckpt_kind nw_checkpoint_kind(const nw_checkpoint *c);
+const char *nw_ckpt_kind_name(nw_ckpt_kind kind); /* "gguf", "hf", "llama2.c" */
+const char *nw_checkpoint_path(const nw_checkpoint *c);
+const nw_model_config *nw_checkpoint_config(const nw_checkpoint *c);
+size_t nw_checkpoint_n_tensors(const nw_checkpoint *c);
+/* Order: embedding, layers (roles in enum order), out norm, head. */
+const nw_ckpt_tensor *nw_checkpoint_at(const nw_checkpoint *c, size_t i);
+/* layer is ignored for roles that have none; NULL: absent. */
+const nw_ckpt_tensor *nw_checkpoint_find(const nw_checkpoint *c, nw_role role, int32_t layer);
+size_t nw_checkpoint_n_ignored(const nw_checkpoint *c); /* tensors of the file left out */
+
+/* Rows [row0, row0 + n_rows) as float32, exact, in HF row order and convention, into
+ * dst [n_rows][t->n_cols]. NW_E_UNSUPPORTED names tensor and format when it cannot be decoded;
+ * NW_E_RANGE for rows outside the tensor. */
+NW_MUST_USE nw_status nw_checkpoint_read_f32(const nw_checkpoint *c, const nw_ckpt_tensor *t,
+                                             uint32_t row0, uint32_t n_rows, float *dst,
+                                             nw_error *err);
+/* The bytes of one row (HF order) in t->format: t->row_bytes of them, unaligned. NULL when stored
+ * values are not HF's (offset != 0). */
+const uint8_t *nw_checkpoint_row(const nw_ckpt_tensor *t, uint32_t row);
+/* Rows copied one after the other, t->row_bytes each. NW_E_UNSUPPORTED when offset != 0. */
+NW_MUST_USE nw_status nw_checkpoint_read_raw(const nw_checkpoint *c, const nw_ckpt_tensor *t,
+                                             uint32_t row0, uint32_t n_rows, uint8_t *dst,
+                                             nw_error *err);
+
+/* SHA-256 of the files that hold tensors: of the file itself when it is one (what sha256sum
+ * prints), else of the lines "<hex>  <file name>\n" in shard order. Reads every byte. */
+NW_MUST_USE nw_status nw_checkpoint_digest(const nw_checkpoint *c, nw_digest *out, nw_error *err);
+
+#endif
