@@ -69,12 +69,25 @@ static nw_status next_event(reader *r, struct fy_event **out)
     return nw_fail(r->err, NW_E_FORMAT, "%s:%d:%d: %s", r->y->path, d->line, d->column, d->msg);
 }
 
+/* libfyaml marks the text of a token, which comes after its '*' or opening quote. */
+static int indicator_width(const struct fy_event *e)
+{
+    if (e->type == FYET_ALIAS) {
+        return 1;
+    }
+    if (e->type != FYET_SCALAR || e->scalar.value == NULL) {
+        return 0;
+    }
+    const enum fy_scalar_style style = fy_token_scalar_style(e->scalar.value);
+    return style == FYSS_SINGLE_QUOTED || style == FYSS_DOUBLE_QUOTED ? 1 : 0;
+}
+
 static void set_place(place *at, struct fy_event *e)
 {
     const struct fy_mark *m = fy_event_start_mark(e);
     if (m != NULL) {
         at->line = m->line + 1;
-        at->column = m->column + 1;
+        at->column = m->column + 1 - indicator_width(e);
     }
 }
 
