@@ -24,6 +24,7 @@
 
 #define NW_PANEL_VERSION 1
 #define NW_PANEL_ROWS    16u
+#define NW_PANEL_PAD     127u /* the most columns that padding adds */
 
 typedef enum { NW_PANEL_F32, NW_PANEL_BF16, NW_PANEL_INT8, NW_PANEL_INT4 } nw_panel_kind;
 
@@ -72,6 +73,9 @@ void nw_panel_pack_int4(nw_panel_type type, const uint8_t *codes, size_t ld, con
  * of an f32 scale). Used for embedding look-up, tests and the reference kernels. */
 void nw_panel_unpack_row(nw_panel_type type, const uint8_t *tensor, uint32_t n_cols, uint32_t row,
                          float *out);
+/* The same for columns [col0, col0 + n) of a row. */
+void nw_panel_unpack_span(nw_panel_type type, const uint8_t *tensor, uint32_t n_cols, uint32_t row,
+                          uint32_t col0, uint32_t n, float *out);
 /* The codes of a row (int8: -128..127; int4: 0..15), its scales and zero points, one a group
  * (int8: one group; zeros NULL or filled with 8 where none is stored). For lossless conversion. */
 void nw_panel_codes_row(nw_panel_type type, const uint8_t *tensor, uint32_t n_cols, uint32_t row,

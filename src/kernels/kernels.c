@@ -1,0 +1,39 @@
+/* Which tier runs: a search over rows, best first. A new instruction set is one row here and its
+ * own files.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/kernels.h"
+
+#include <string.h>
+
+#include "kernels/tiers.h"
+
+/* `need` is in each row; the reference needs nothing, so the search always ends. */
+static const nw_kernels *const tiers[] = {
+    &nw_kernels_ref,
+};
+
+const nw_kernels *const *nw_kernels_list(size_t *n)
+{
+    *n = NW_COUNT(tiers);
+    return tiers;
+}
+
+const nw_kernels *nw_kernels_pick(uint32_t cpu_features)
+{
+    const nw_kernels *const *tier = tiers;
+
+    while (((*tier)->need & cpu_features) != (*tier)->need) {
+        tier++;
+    }
+    return *tier;
+}
+
+const nw_kernels *nw_kernels_by_name(const char *tier)
+{
+    for (size_t i = 0; i < NW_COUNT(tiers); i++) {
+        if (strcmp(tiers[i]->tier, tier) == 0) {
+            return tiers[i];
+        }
+    }
+    return NULL;
+}
