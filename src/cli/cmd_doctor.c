@@ -1,0 +1,174 @@
+/* narrow doctor: what this machine offers to the engine, and how it was found out.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cpu.h"
+#include "base/pool.h"
+#include "bench/bandwidth.h"
+#include "cli/command.h"
+
+#define MEASURE_S 0.5
+
+static const nw_option options[] = {
+    {.name = "threads",
+     .letter = 't',
+     .type = NW_OPT_INT,
+     .fallback = "0",
+     .lo = 0,
+     .hi = 1024,
+     .unit = "threads",
+     .help = "threads that measure; 0 for all this process may use"},
+};
+
+typedef struct {
+    const char *cpu, *why, *mask;
+    unsigned n_threads;
+    uint64_t total_bytes, available_bytes, l3_bytes;
+    nw_bandwidth read;
+} machine;
+
+/* A field of /proc/meminfo in bytes; 0 where it is absent. */
+static uint64_t meminfo(const char *field)
+{
+    char line[256];
+    uint64_t bytes = 0;
+    FILE *fp = fopen("/proc/meminfo", "re");
+
+    while (fp != NULL && bytes == 0 && fgets(line, sizeof line, fp) != NULL) {
+        const size_t n = strlen(field);
+        if (strncmp(line, field, n) == 0 && line[n] == ':') {
+            bytes = strtoull(line + n + 1, NULL, 10) * 1024;
+        }
+    }
+    if (fp != NULL) {
+        (void)fclose(fp);
+    }
+    return bytes;
+}
+
+/* What the kernel says of the last cache; sysconf multiplies it by guesses inside virtual machines. */
+static uint64_t l3_bytes(void)
+{
+    uint64_t kib = 0;
+    FILE *fp = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "re");
+    char line[64] = "";
+
+    if (fp != NULL) {
+        if (fgets(line, sizeof line, fp) != NULL) {
+            kib = strtoull(line, NULL, 10); /* "32768K" */
+        }
+        (void)fclose(fp);
+    }
+    return kib * 1024;
+}
+
+static nw_status measure(machine *m, nw_error *err)
+{
+    nw_pool *pool = NULL;
+    nw_status st = nw_pool_open(m->n_threads, &pool, err);
+
+    if (st == NW_OK) {
+        const size_t n_bytes = nw_bandwidth_buffer_bytes(m->l3_bytes, m->available_bytes);
+        st = nw_bandwidth_read(pool, n_bytes, MEASURE_S, &m->read, err);
+    }
+    nw_pool_close(pool);
+    return st;
+}
+
+static json_t *feature_list(void)
+{
+    json_t *list = json_array();
+    const uint32_t have = nw_cpu_features();
+
+#define ADD_FEATURE(name, bit, text)                          \
+    if ((have >> (bit)&1) != 0) {                             \
+        (void)json_array_append_new(list, json_string(text)); \
+    }
+    NW_CPU_FEATURE_MAP(ADD_FEATURE)
+#undef ADD_FEATURE
+    return list;
+}
+
+static nw_status print_json(const machine *m, nw_error *err)
+{
+    json_t *row = json_pack(
+        "{s:s, s:o, s:s?, s:i, s:s, s:I, s:I, s:I, s:{s:f, s:f, s:I, s:i}}", "cpu", m->cpu,
+        "features", feature_list(), "cpu_mask", m->mask, "n_threads", (int)m->n_threads,
+        "threads_because", m->why, "memory_total_bytes", (json_int_t)m->total_bytes,
+        "memory_available_bytes", (json_int_t)m->available_bytes, "l3_bytes",
+        (json_int_t)m->l3_bytes, "read_bandwidth", "median_gb_per_s", m->read.median_bytes_s / 1e9,
+        "best_gb_per_s", m->read.best_bytes_s / 1e9, "buffer_bytes",
+        (json_int_t)m->read.buffer_bytes, "n_passes", (int)m->read.n_passes);
+    char *text = row == NULL ? NULL : json_dumps(row, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+    nw_status st = NW_OK;
+
+    if (text == NULL) {
+        st = nw_fail(err, NW_E_NOMEM, "doctor: no memory for the result");
+    } else {
+        (void)printf("%s\n", text);
+    }
+    free(text);
+    json_decref(row);
+    return st;
+}
+
+static void print_text(const machine *m)
+{
+    const double gib = 1024.0 * 1024 * 1024;
+
+    (void)printf("processor   %s\n", m->cpu);
+    (void)printf("mask        %s\n",
+                 m->mask == NULL ? "none (NW_CPU_MASK hides features)" : m->mask);
+    (void)printf("threads     %s\n", m->why);
+    (void)printf("memory      %.1f GiB, %.1f GiB available\n", (double)m->total_bytes / gib,
+                 (double)m->available_bytes / gib);
+    (void)printf(
+        "read        %.1f GB/s median, %.1f GB/s best: %u threads, %u passes over %.0f MiB\n",
+        m->read.median_bytes_s / 1e9, m->read.best_bytes_s / 1e9, m->n_threads, m->read.n_passes,
+        (double)m->read.buffer_bytes / (1024.0 * 1024));
+}
+
+static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
+{
+    const unsigned asked = (unsigned)nw_args_int(args, "threads");
+    machine m = {
+        .cpu = nw_cpu_describe(),
+        .mask = getenv("NW_CPU_MASK"),
+        .total_bytes = meminfo("MemTotal"),
+        .available_bytes = meminfo("MemAvailable"),
+        .l3_bytes = l3_bytes(),
+    };
+
+    (void)exit_code;
+    m.n_threads = nw_cpu_threads(&m.why);
+    if (asked > 0) {
+        m.n_threads = asked;
+        m.why = "as asked by --threads";
+    }
+    nw_status st = measure(&m, err);
+    if (st != NW_OK) {
+        return st;
+    }
+    if (args->json) {
+        return print_json(&m, err);
+    }
+    print_text(&m);
+    return NW_OK;
+}
+
+const nw_command nw_cmd_doctor = {
+    .name = "doctor",
+    .fn = run,
+    .options = options,
+    .n_options = NW_COUNT(options),
+    .operands = "",
+    .summary = "show what this machine can run, with its measured memory bandwidth",
+    .description =
+        "Shows the processor and the instruction sets that the kernels may use, the threads that "
+        "affinity and cgroup quota leave, the memory, and the bandwidth of streaming reads from a "
+        "buffer larger than the last cache. Batch-1 decoding cannot be faster than this bandwidth "
+        "divided by the bytes of the weights.",
+};
