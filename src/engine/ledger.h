@@ -9,20 +9,19 @@
 #include <stdint.h>
 
 /* name of the enumerator, text */
-#define NW_OP_MAP(X)                 \
-    X(EMBED, "embed")                \
-    X(ATTN_NORM, "attn_norm")        \
-    X(QKV, "qkv")                    \
-    X(ROPE_KV, "rope_kv_append")     \
-    X(ATTENTION, "attention")        \
-    X(ATTN_PACK, "attn_pack")        \
-    X(O, "o")                        \
-    X(FFN_NORM, "residual_ffn_norm") \
-    X(GATE_UP, "gate_up_act")        \
-    X(DOWN_PACK, "down_pack")        \
-    X(DOWN, "down")                  \
-    X(RESIDUAL, "residual")          \
-    X(OUT_NORM, "out_norm")          \
+#define NW_OP_MAP(X)                   \
+    X(EMBED, "embed")                  \
+    X(ATTN_NORM, "residual_attn_norm") \
+    X(QKV, "qkv")                      \
+    X(ROPE_KV, "rope_kv_put")          \
+    X(ATTENTION, "attention")          \
+    X(O_PACK, "o_pack")                \
+    X(O, "o")                          \
+    X(FFN_NORM, "residual_ffn_norm")   \
+    X(GATE_UP, "gate_up_act")          \
+    X(DOWN_PACK, "down_pack")          \
+    X(DOWN, "down")                    \
+    X(OUT_NORM, "residual_out_norm")   \
     X(HEAD, "head")
 
 typedef enum {
@@ -52,8 +51,24 @@ typedef struct {
 
 typedef struct nw_ledger nw_ledger;
 
-/* Copies the rows that were called at least once into rows[cap]; returns how many there are. Call
- * it from the engine's user; strings live as long as the engine. */
+/* One op of one layer (layer -1: of none) that ran. */
+typedef struct {
+    nw_op op;
+    int32_t layer;
+    nw_phase phase;
+    uint64_t tokens, ns, bytes, bytes_converted;
+} nw_ledger_entry;
+
+/* Tables for n_layers layers, in one allocation; NULL without memory. */
+nw_ledger *nw_ledger_new(uint32_t n_layers);
+void nw_ledger_free(nw_ledger *l);
+/* Names are borrowed and outlive the ledger; `shape` is copied and may be cut. */
+void nw_ledger_describe(nw_ledger *l, nw_op op, int32_t layer, const char *shape,
+                        const char *intended, const char *used);
+void nw_ledger_add(nw_ledger *l, const nw_ledger_entry *e);
+
+/* Copies the rows that ran at least once into rows[cap]; returns how many there are. Called by the
+ * engine's user; strings live as long as the engine. */
 size_t nw_ledger_snapshot(const nw_ledger *l, nw_ledger_row *rows, size_t cap);
 void nw_ledger_reset(nw_ledger *l);
 

@@ -1,0 +1,241 @@
+/* Opening and closing an engine.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "engine/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "engine/state.h"
+
+/* A default for the context: longer sessions are asked for by name, their KV is not free. */
+#define NW_DEFAULT_CTX 8192u
+
+nw_engine_options nw_engine_options_default(void)
+{
+    return (nw_engine_options){
+        .act = -1,
+        .kv_k = NW_KV_F32,
+        .kv_v = NW_KV_F32,
+        .max_seqs = 8,
+        .max_step_tokens = 512,
+    };
+}
+
+static bool parse_kind(const char *name, size_t n, int *out)
+{
+    const nw_kv_kind kinds[] = {NW_KV_F32, NW_KV_BF16, NW_KV_INT8};
+    for (size_t i = 0; i < NW_COUNT(kinds); i++) {
+        const char *text = nw_kv_kind_name(kinds[i]);
+        if (strlen(text) == n && memcmp(text, name, n) == 0) {
+            *out = (int)kinds[i];
+            return true;
+        }
+    }
+    return false;
+}
+
+nw_status nw_engine_kv_parse(const char *name, nw_engine_options *o, nw_error *err)
+{
+    const char *slash = strchr(name, '/');
+    const char *v_name = slash != NULL ? slash + 1 : name;
+    const size_t k_len = slash != NULL ? (size_t)(slash - name) : strlen(name);
+    int k = 0;
+    int v = 0;
+
+    if (!parse_kind(name, k_len, &k) || !parse_kind(v_name, strlen(v_name), &v)) {
+        return nw_fail(err, NW_E_RANGE,
+                       "KV format '%s' is none of f32, bf16, int8, nor two of them as K/V", name);
+    }
+    o->kv_k = k;
+    o->kv_v = v;
+    return NW_OK;
+}
+
+static nw_status check_options(const nw_engine_options *o, nw_error *err)
+{
+    if (o->max_seqs < 1 || o->max_seqs > NW_ENGINE_MAX_SEQS) {
+        return nw_fail(err, NW_E_RANGE, "max_seqs is %u, not in [1, %d]", o->max_seqs,
+                       NW_ENGINE_MAX_SEQS);
+    }
+    if (o->max_step_tokens < o->max_seqs || o->max_step_tokens > 65536) {
+        return nw_fail(err, NW_E_RANGE, "max_step_tokens is %u, not in [max_seqs = %u, 65536]",
+                       o->max_step_tokens, o->max_seqs);
+    }
+    if (o->act < -1 || o->act > 1 || nw_kv_kind_name((nw_kv_kind)o->kv_k) == NULL ||
+        nw_kv_kind_name((nw_kv_kind)o->kv_v) == NULL) {
+        return nw_fail(err, NW_E_RANGE, "act %d, KV kinds %d and %d: no such kind", o->act, o->kv_k,
+                       o->kv_v);
+    }
+    return NW_OK;
+}
+
+static nw_status pick_kernels(nw_engine *e, nw_error *err)
+{
+    const uint32_t have = nw_cpu_features();
+
+    e->kernels = e->opt.tier == NULL ? nw_kernels_pick(have) : nw_kernels_by_name(e->opt.tier);
+    if (e->kernels == NULL) {
+        return nw_fail(err, NW_E_RANGE, "kernel tier '%s' is none of narrow's", e->opt.tier);
+    }
+    if ((e->kernels->need & have) != e->kernels->need) {
+        return nw_fail(err, NW_E_UNSUPPORTED, "kernel tier '%s' needs more than this CPU has: %s",
+                       e->opt.tier, nw_cpu_describe());
+    }
+    e->facts.tier = e->kernels->tier;
+    return NW_OK;
+}
+
+/* The model's context, or what was asked for: positions past the model's have no meaning. */
+static nw_status pick_context(nw_engine *e, nw_error *err)
+{
+    const uint32_t model = e->config->n_ctx;
+    const uint32_t most = model < NW_DEFAULT_CTX ? model : NW_DEFAULT_CTX;
+
+    if (e->opt.n_ctx > model) {
+        return nw_fail(err, NW_E_RANGE, "n_ctx is %u, the model was made for at most %u tokens",
+                       e->opt.n_ctx, model);
+    }
+    if (e->config->d_head > 512 || e->config->n_heads / e->config->n_kv_heads > 64) {
+        return nw_fail(err, NW_E_UNSUPPORTED,
+                       "heads of %u values, %u query heads a kv head: at most 512 and 64",
+                       e->config->d_head, e->config->n_heads / e->config->n_kv_heads);
+    }
+    e->facts.n_ctx = e->opt.n_ctx > 0 ? e->opt.n_ctx : most;
+    e->facts.max_seqs = e->opt.max_seqs;
+    e->facts.max_step_tokens = e->opt.max_step_tokens;
+    e->facts.page_tokens = NW_KV_PAGE;
+    return NW_OK;
+}
+
+static nw_status open_threads(nw_engine *e, nw_error *err)
+{
+    const char *why = NULL;
+    const unsigned n = nw_cpu_threads(&why);
+
+    if (nw_pool_open(e->opt.n_threads > 0 ? e->opt.n_threads : n, &e->pool, err) != NW_OK) {
+        return nw_context(err, "threads of the engine");
+    }
+    e->facts.n_threads = nw_pool_threads(e->pool);
+    e->facts.threads_why = e->opt.n_threads > 0 ? "as asked" : why;
+    return NW_OK;
+}
+
+static nw_status open_rope(nw_engine *e, nw_error *err)
+{
+    const nw_model_config *c = e->config;
+
+    if (nw_rope_build(&e->arena, e->facts.n_ctx, c->d_head, c->rope_base, &c->rope_scaling,
+                      &e->rope_global, err) != NW_OK) {
+        return err->code;
+    }
+    if (c->global_every == 0) {
+        return NW_OK;
+    }
+    return nw_rope_build(&e->arena, e->facts.n_ctx, c->d_head, c->rope_base_local, NULL,
+                         &e->rope_local, err);
+}
+
+static nw_status open_memory(nw_engine *e, nw_error *err)
+{
+    nw_engine_facts *f = &e->facts;
+
+    if (nw_weights_bind(e->artifact, &e->arena, &e->weights, err) != NW_OK ||
+        open_rope(e, err) != NW_OK ||
+        nw_kv_pool_open(&e->kv, &e->arena, e->config, &e->opt, f->n_ctx, err) != NW_OK ||
+        nw_work_open(e, err) != NW_OK) {
+        return err->code;
+    }
+    e->ledger = nw_ledger_new(e->config->n_layers);
+    if (e->ledger == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "no memory for the kernel ledger");
+    }
+    f->a8 = e->a8;
+    f->kv_k = nw_kv_kind_name(e->kv.type.k);
+    f->kv_v = nw_kv_kind_name(e->kv.type.v);
+    f->weight_bytes = e->weights.step_bytes;
+    f->embed_bytes = e->weights.embed_bytes;
+    f->kv_pool_bytes = e->kv.mem_bytes;
+    f->kv_bytes_per_token = e->kv.page_stride / NW_KV_PAGE;
+    f->kv_capacity_tokens = (uint64_t)e->kv.n_pages * NW_KV_PAGE;
+    return nw_describe_kernels(e, err);
+}
+
+static nw_status open_all(nw_engine *e, const char *path, nw_error *err)
+{
+    if (check_options(&e->opt, err) != NW_OK || pick_kernels(e, err) != NW_OK ||
+        nw_artifact_open(path, &e->artifact, err) != NW_OK) {
+        return err->code;
+    }
+    e->config = nw_artifact_config(e->artifact);
+    e->a8 = e->opt.act < 0 ? nw_artifact_get_facts(e->artifact)->a8 : e->opt.act == 1;
+    if (pick_context(e, err) != NW_OK || open_threads(e, err) != NW_OK ||
+        open_memory(e, err) != NW_OK) {
+        return err->code;
+    }
+    if (e->opt.no_tokenizer) {
+        return NW_OK;
+    }
+    return nw_tokenizer_open(path, &e->tokenizer, err);
+}
+
+nw_status nw_engine_open(const char *path, const nw_engine_options *o, nw_engine **out,
+                         nw_error *err)
+{
+    const double start = nw_now_s();
+    nw_engine *e = calloc(1, sizeof *e);
+
+    *out = NULL;
+    if (e == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "no memory for an engine");
+    }
+    e->opt = *o;
+    if (open_all(e, path, err) != NW_OK) {
+        nw_engine_close(e);
+        return nw_context(err, "engine for %s", path);
+    }
+    e->opt.tier = e->facts.tier; /* the caller's string may die */
+    e->facts.load_s = nw_now_s() - start;
+    *out = e;
+    return NW_OK;
+}
+
+void nw_engine_close(nw_engine *e)
+{
+    if (e != NULL) {
+        free(e->score_logits);
+        nw_tokenizer_close(e->tokenizer);
+        nw_ledger_free(e->ledger);
+        nw_kv_pool_close(&e->kv);
+        nw_pool_close(e->pool);
+        nw_arena_release(&e->arena);
+        nw_artifact_close(e->artifact);
+        free(e);
+    }
+}
+
+const nw_model_config *nw_engine_config(const nw_engine *e)
+{
+    return e->config;
+}
+
+const nw_tokenizer *nw_engine_tokenizer(const nw_engine *e)
+{
+    return e->tokenizer;
+}
+
+const nw_artifact *nw_engine_artifact(const nw_engine *e)
+{
+    return e->artifact;
+}
+
+const nw_engine_facts *nw_engine_get_facts(const nw_engine *e)
+{
+    return &e->facts;
+}
+
+nw_ledger *nw_engine_ledger(nw_engine *e)
+{
+    return e->ledger;
+}

@@ -1,0 +1,148 @@
+/* The forward pass: embedding, layers, head. Every loop is split by output (panels, tokens, heads),
+ * never by a sum, so that the bits do not depend on the number of threads.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "engine/forward.h"
+
+#include <assert.h>
+
+#include "base/clock.h"
+
+unsigned nw_act_mask(const nw_engine *e, const nw_weight *const *w, unsigned n)
+{
+    unsigned mask = 0;
+    for (unsigned i = 0; i < n; i++) {
+        mask |= 1U << e->kernels->act_kind(w[i]->type, e->a8);
+    }
+    return mask;
+}
+
+void nw_pack_tokens(nw_engine *e, unsigned mask, const float *x, uint32_t n_cols, uint32_t t0,
+                    uint32_t t1)
+{
+    for (unsigned kind = 0; kind < NW_ACT_KINDS; kind++) {
+        if ((mask >> kind & 1U) != 0) {
+            e->kernels->act_pack((nw_act_kind)kind, x, n_cols, t0, t1, n_cols, e->work.act[kind]);
+        }
+    }
+}
+
+uint64_t nw_pack_bytes(unsigned mask, uint32_t n_cols, uint32_t n_tokens)
+{
+    uint64_t bytes = 0;
+    for (unsigned kind = 0; kind < NW_ACT_KINDS; kind++) {
+        if ((mask >> kind & 1U) != 0 && kind != NW_ACT_F32) {
+            bytes += nw_act_bytes((nw_act_kind)kind, n_tokens, n_cols);
+        }
+    }
+    return bytes;
+}
+
+nw_act nw_act_view(const nw_engine *e, const nw_weight *w, uint32_t n_tokens)
+{
+    const nw_act_kind kind = e->kernels->act_kind(w->type, e->a8);
+    return (nw_act){
+        .kind = kind, .n_tokens = n_tokens, .n_cols = w->n_cols, .data = e->work.act[kind]};
+}
+
+uint64_t nw_weight_bytes(const nw_weight *w)
+{
+    size_t bytes = 0;
+    return nw_panel_tensor_bytes(w->type, w->n_rows, w->n_cols, &bytes) ? bytes : 0;
+}
+
+void nw_run_op(nw_engine *e, nw_ledger_entry entry, size_t n, nw_pool_fn fn, void *ctx)
+{
+    const int64_t start = nw_now_ns();
+    nw_pool_run(n > 1 ? e->pool : NULL, n, fn, ctx);
+    entry.ns = (uint64_t)(nw_now_ns() - start);
+    entry.phase = e->work.phase;
+    entry.tokens = e->work.n_tokens;
+    nw_ledger_add(e->ledger, &entry);
+}
+
+size_t nw_token_items(uint32_t n_tokens)
+{
+    return (n_tokens + NW_ITEM_TOKENS - 1) / NW_ITEM_TOKENS;
+}
+
+void nw_token_range(size_t item, uint32_t n_tokens, uint32_t *t0, uint32_t *t1)
+{
+    *t0 = (uint32_t)item * NW_ITEM_TOKENS;
+    *t1 = *t0 + NW_ITEM_TOKENS < n_tokens ? *t0 + NW_ITEM_TOKENS : n_tokens;
+}
+
+typedef struct {
+    const nw_kernels *k;
+    unsigned n;
+    struct {
+        const nw_weight *w;
+        nw_act act;
+        float *y;
+        size_t first; /* item at which it begins */
+    } part[3];
+} linear_job;
+
+static void linear_item(void *ctx, size_t item, unsigned worker)
+{
+    const linear_job *j = ctx;
+    unsigned i = j->n - 1;
+    (void)worker;
+    while (item < j->part[i].first) {
+        i--;
+    }
+    const nw_weight *w = j->part[i].w;
+    const uint32_t n_panels = nw_panel_count(w->n_rows);
+    const uint32_t p0 = (uint32_t)(item - j->part[i].first) * NW_ITEM_PANELS;
+    const uint32_t p1 = p0 + NW_ITEM_PANELS < n_panels ? p0 + NW_ITEM_PANELS : n_panels;
+    j->k->linear(w, &j->part[i].act, p0, p1, j->part[i].y, w->n_rows);
+}
+
+void nw_run_linears(nw_engine *e, nw_op op, int32_t layer, const nw_linear *l, unsigned n)
+{
+    linear_job j = {.k = e->kernels, .n = n};
+    nw_ledger_entry entry = {.op = op, .layer = layer};
+    size_t items = 0;
+
+    assert(n > 0 && n <= NW_COUNT(j.part));
+    for (unsigned i = 0; i < n; i++) {
+        j.part[i].w = l[i].w;
+        j.part[i].act = nw_act_view(e, l[i].w, e->work.n_tokens);
+        j.part[i].y = l[i].y;
+        j.part[i].first = items;
+        items += (nw_panel_count(l[i].w->n_rows) + NW_ITEM_PANELS - 1) / NW_ITEM_PANELS;
+        entry.bytes += nw_weight_bytes(l[i].w);
+    }
+    nw_run_op(e, entry, items, linear_item, &j);
+}
+
+static void embed_item(void *ctx, size_t item, unsigned worker)
+{
+    nw_engine *e = ctx;
+    const nw_model_config *c = e->config;
+    uint32_t t0 = 0;
+    uint32_t t1 = 0;
+    (void)worker;
+    nw_token_range(item, e->work.n_tokens, &t0, &t1);
+    for (uint32_t t = t0; t < t1; t++) {
+        float *x = e->work.x + (size_t)t * c->d_model;
+        nw_artifact_embed_row(e->artifact, (uint32_t)e->work.ids[t], x);
+        for (uint32_t i = 0; i < c->d_model; i++) {
+            x[i] *= c->embed_scale;
+        }
+    }
+}
+
+void nw_forward(nw_engine *e)
+{
+    const uint64_t embed_bytes = (uint64_t)e->work.n_tokens * e->config->d_model * sizeof(float);
+
+    nw_run_op(e, (nw_ledger_entry){.op = NW_OP_EMBED, .layer = -1, .bytes = embed_bytes},
+              nw_token_items(e->work.n_tokens), embed_item, e);
+    for (uint32_t layer = 0; layer < e->config->n_layers; layer++) {
+        nw_forward_attention(e, layer);
+        nw_forward_ffn(e, layer);
+    }
+    if (e->work.n_rows > 0) {
+        nw_forward_head(e);
+    }
+}

@@ -1,0 +1,197 @@
+/* First half of a layer: residual of the layer before, norm, q k v, rotary embedding, KV pages,
+ * attention, o.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <assert.h>
+
+#include "engine/forward.h"
+
+typedef struct {
+    nw_engine *e;
+    uint32_t layer;
+    unsigned mask;  /* kinds to pack */
+    const float *x; /* pack_item: input [n_tokens][n_cols] */
+    uint32_t n_cols;
+    bool global;      /* sees all positions */
+    uint32_t n_parts; /* attention: items a kv head's query heads are split in */
+} attn_job;
+
+/* x += (post-normed) output of the layer before, h = norm(x), packed for q, k, v. */
+static void norm_item(void *ctx, size_t item, unsigned worker)
+{
+    const attn_job *j = ctx;
+    nw_engine *e = j->e;
+    const nw_kernels *k = e->kernels;
+    const nw_model_config *c = e->config;
+    const nw_layer *l = &e->weights.layers[j->layer];
+    uint32_t t0 = 0;
+    uint32_t t1 = 0;
+    (void)worker;
+    nw_token_range(item, e->work.n_tokens, &t0, &t1);
+    for (uint32_t t = t0; t < t1; t++) {
+        const size_t at = (size_t)t * c->d_model;
+        if (j->layer > 0) {
+            const float *post = (l - 1)->post_ffn_norm;
+            if (post != NULL) {
+                k->rmsnorm(e->work.y + at, post, c->d_model, c->norm_eps, e->work.y + at);
+            }
+            k->add(e->work.y + at, c->d_model, e->work.x + at);
+        }
+        k->rmsnorm(e->work.x + at, l->attn_norm, c->d_model, c->norm_eps, e->work.h + at);
+    }
+    nw_pack_tokens(e, j->mask, e->work.h, c->d_model, t0, t1);
+}
+
+/* Norms and rotates the heads of one kv group of one token, and puts K and V in their page. */
+static void put_token(const attn_job *j, const nw_run *p, uint32_t i, uint32_t head)
+{
+    nw_engine *e = j->e;
+    const nw_kernels *kern = e->kernels;
+    const nw_model_config *c = e->config;
+    const nw_layer *l = &e->weights.layers[j->layer];
+    const nw_rope_table *rope = j->global ? &e->rope_global : &e->rope_local;
+    const uint32_t n_rep = c->n_heads / c->n_kv_heads;
+    const uint32_t pos = p->pos + i;
+    const size_t t = p->t0 + i;
+    float *q = e->work.q + (t * c->n_heads + (size_t)head * n_rep) * c->d_head;
+    float *k = e->work.k + (t * c->n_kv_heads + head) * c->d_head;
+    const float *v = e->work.v + (t * c->n_kv_heads + head) * c->d_head;
+
+    if (c->qk_norm) {
+        kern->rmsnorm(k, l->k_norm, c->d_head, c->norm_eps, k);
+        for (uint32_t r = 0; r < n_rep; r++) {
+            float *qr = q + (size_t)r * c->d_head;
+            kern->rmsnorm(qr, l->q_norm, c->d_head, c->norm_eps, qr);
+        }
+    }
+    const float *cosines = rope->cos + (size_t)pos * rope->half;
+    const float *sines = rope->sin + (size_t)pos * rope->half;
+    kern->rope(k, 1, c->d_head, cosines, sines);
+    kern->rope(q, n_rep, c->d_head, cosines, sines);
+
+    const size_t page = p->session->pages[pos / NW_KV_PAGE];
+    uint8_t *k_page = nw_kv_base(&e->kv, j->layer, head) + page * e->kv.page_stride;
+    kern->kv_put(&e->kv.type, pos % NW_KV_PAGE, k, v, k_page, k_page + e->kv.k_bytes);
+}
+
+/* One kv head of one piece: tokens of a page are put in order by one thread. */
+static void put_item(void *ctx, size_t item, unsigned worker)
+{
+    const attn_job *j = ctx;
+    const uint32_t n_kv = j->e->config->n_kv_heads;
+    const nw_run *p = &j->e->work.pieces[item / n_kv];
+    (void)worker;
+    for (uint32_t i = 0; i < p->n; i++) {
+        put_token(j, p, i, (uint32_t)(item % n_kv));
+    }
+}
+
+/* Part `part` of the query heads of one kv head, for one chunk of queries. */
+static void attend_item(void *ctx, size_t item, unsigned worker)
+{
+    const attn_job *j = ctx;
+    nw_engine *e = j->e;
+    const nw_model_config *c = e->config;
+    const uint32_t n_rep = c->n_heads / c->n_kv_heads;
+    const uint32_t part = (uint32_t)(item % j->n_parts);
+    const uint32_t head = (uint32_t)(item / j->n_parts % c->n_kv_heads);
+    const size_t at = item / j->n_parts / c->n_kv_heads;
+    /* the last chunks of a prompt see the most keys: they go first */
+    const nw_run *r = &e->work.chunks[e->work.n_chunks - 1 - at];
+    const uint32_t h0 = part * n_rep / j->n_parts;
+    const uint32_t h1 = (part + 1) * n_rep / j->n_parts;
+    const size_t ld = (size_t)c->n_heads * c->d_head;
+    const size_t first = r->t0 * ld + ((size_t)head * n_rep + h0) * c->d_head;
+    const uint8_t *base = nw_kv_base(&e->kv, j->layer, head);
+
+    e->kernels->attend(&(nw_attn){
+        .kv = e->kv.type,
+        .n_rep = h1 - h0,
+        .n_queries = r->n,
+        .q_pos = r->pos,
+        .window = j->global ? 0 : c->sliding_window,
+        .scale = c->attn_scale,
+        .softcap = c->attn_softcap,
+        .q = e->work.q + first,
+        .ldq = ld,
+        .pages = r->session->pages,
+        .k_base = base,
+        .v_base = base + e->kv.k_bytes,
+        .page_stride = e->kv.page_stride,
+        .out = e->work.attn + first,
+        .ldo = ld,
+        .scratch = e->work.attn_scratch[worker],
+    });
+}
+
+static void pack_item(void *ctx, size_t item, unsigned worker)
+{
+    const attn_job *j = ctx;
+    uint32_t t0 = 0;
+    uint32_t t1 = 0;
+    (void)worker;
+    nw_token_range(item, j->e->work.n_tokens, &t0, &t1);
+    nw_pack_tokens(j->e, j->mask, j->x, j->n_cols, t0, t1);
+}
+
+/* Few tokens and few kv heads would leave threads idle: then a kv head's query heads are split. */
+static uint32_t head_parts(const nw_engine *e)
+{
+    const nw_model_config *c = e->config;
+    const size_t items = (size_t)e->work.n_chunks * c->n_kv_heads;
+    const size_t want = 2 * (size_t)e->facts.n_threads;
+    const uint32_t n_rep = c->n_heads / c->n_kv_heads;
+
+    if (items >= want || e->facts.n_threads == 1) {
+        return 1;
+    }
+    const size_t parts = (want + items - 1) / items;
+    return parts < n_rep ? (uint32_t)parts : n_rep;
+}
+
+static void attend_all(nw_engine *e, attn_job *j)
+{
+    const nw_model_config *c = e->config;
+    const int32_t layer = (int32_t)j->layer;
+    const uint64_t token_bytes = (e->kv.k_bytes + e->kv.v_bytes) / NW_KV_PAGE * c->n_kv_heads;
+    const uint64_t put_bytes = token_bytes * e->work.n_tokens;
+
+    nw_run_op(e,
+              (nw_ledger_entry){.op = NW_OP_ROPE_KV, .layer = layer, .bytes_converted = put_bytes},
+              (size_t)e->work.n_pieces * c->n_kv_heads, put_item, j);
+    j->n_parts = head_parts(e);
+    const uint64_t keys = j->global ? e->work.kv_tokens : e->work.kv_tokens_local;
+    nw_run_op(e,
+              (nw_ledger_entry){.op = NW_OP_ATTENTION, .layer = layer, .bytes = keys * token_bytes},
+              (size_t)e->work.n_chunks * c->n_kv_heads * j->n_parts, attend_item, j);
+}
+
+void nw_forward_attention(nw_engine *e, uint32_t layer)
+{
+    const nw_model_config *c = e->config;
+    const nw_layer *l = &e->weights.layers[layer];
+    const nw_weight *const in[] = {&l->q, &l->k, &l->v};
+    const nw_weight *const out[] = {&l->o};
+    const uint32_t n = e->work.n_tokens;
+    attn_job j = {.e = e,
+                  .layer = layer,
+                  .mask = nw_act_mask(e, in, NW_COUNT(in)),
+                  .x = e->work.attn,
+                  .n_cols = c->n_heads * c->d_head,
+                  .global = nw_config_layer_is_global(c, layer)};
+
+    nw_run_op(e,
+              (nw_ledger_entry){.op = NW_OP_ATTN_NORM,
+                                .layer = (int32_t)layer,
+                                .bytes_converted = nw_pack_bytes(j.mask, c->d_model, n)},
+              nw_token_items(n), norm_item, &j);
+    nw_run_linears(e, NW_OP_QKV, (int32_t)layer,
+                   (nw_linear[]){{&l->q, e->work.q}, {&l->k, e->work.k}, {&l->v, e->work.v}}, 3);
+    attend_all(e, &j);
+    j.mask = nw_act_mask(e, out, NW_COUNT(out));
+    nw_run_op(e,
+              (nw_ledger_entry){.op = NW_OP_O_PACK,
+                                .layer = (int32_t)layer,
+                                .bytes_converted = nw_pack_bytes(j.mask, j.n_cols, n)},
+              nw_token_items(n), pack_item, &j);
+    nw_run_linears(e, NW_OP_O, (int32_t)layer, (nw_linear[]){{&l->o, e->work.y}}, 1);
+}

@@ -1,0 +1,159 @@
+/* KV page pool and sessions.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "engine/kv.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "engine/state.h"
+
+/* Memory this process may use: physical, or less where cgroup v2 says so. */
+static size_t memory_limit(void)
+{
+    const long pages = sysconf(_SC_PHYS_PAGES);
+    const long page = sysconf(_SC_PAGESIZE);
+    size_t limit = pages > 0 && page > 0 ? (size_t)pages * (size_t)page : (size_t)1 << 30;
+    char *text = NULL;
+    size_t len = 0;
+    nw_error err = {0};
+
+    if (nw_file_exists("/sys/fs/cgroup/memory.max") &&
+        nw_file_read("/sys/fs/cgroup/memory.max", 64, &text, &len, &err) == NW_OK) {
+        char *end = NULL;
+        const unsigned long long v = strtoull(text, &end, 10); /* "max": no digits */
+        if (end != text && v < limit) {
+            limit = (size_t)v;
+        }
+        free(text);
+    }
+    return limit;
+}
+
+static nw_status pool_size(nw_kv_pool *p, const nw_engine_options *o, uint32_t n_ctx, nw_error *err)
+{
+    const uint64_t all = (uint64_t)o->max_seqs * nw_kv_pages_for(n_ctx);
+    const size_t bytes = o->kv_bytes > 0 ? o->kv_bytes : memory_limit() / 2;
+    const uint64_t fit = bytes / p->page_stride;
+
+    if (fit == 0) {
+        return nw_fail(err, NW_E_RANGE, "KV pool of %zu bytes holds no page of %zu bytes", bytes,
+                       p->page_stride);
+    }
+    const uint64_t n = fit < all ? fit : all;
+    p->n_pages = n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+    p->mem_bytes = p->n_pages * p->page_stride;
+    return NW_OK;
+}
+
+nw_status nw_kv_pool_open(nw_kv_pool *p, nw_arena *arena, const nw_model_config *c,
+                          const nw_engine_options *o, uint32_t n_ctx, nw_error *err)
+{
+    *p = (nw_kv_pool){
+        .type = {.k = (nw_kv_kind)o->kv_k, .v = (nw_kv_kind)o->kv_v, .d_head = c->d_head},
+        .n_layers = c->n_layers,
+        .n_kv_heads = c->n_kv_heads,
+    };
+    p->k_bytes = nw_kv_k_page_bytes(&p->type);
+    p->v_bytes = nw_kv_v_page_bytes(&p->type);
+    if (!nw_size_mul(p->k_bytes + p->v_bytes, (size_t)c->n_layers * c->n_kv_heads,
+                     &p->page_stride)) {
+        return nw_fail(err, NW_E_RANGE, "KV page of %u layers is too large", c->n_layers);
+    }
+    if (pool_size(p, o, n_ctx, err) != NW_OK) {
+        return err->code;
+    }
+    p->free_ids = nw_arena_array(arena, p->n_pages, sizeof *p->free_ids);
+    p->refs = nw_arena_array(arena, p->n_pages, sizeof *p->refs);
+    void *mem = mmap(NULL, p->mem_bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mem == MAP_FAILED || p->free_ids == NULL || p->refs == NULL) {
+        p->mem = mem == MAP_FAILED ? NULL : mem;
+        return nw_fail(err, NW_E_NOMEM, "no memory for a KV pool of %zu bytes", p->mem_bytes);
+    }
+    p->mem = mem;
+    (void)madvise(mem, p->mem_bytes, MADV_HUGEPAGE); /* only faster */
+    for (uint32_t i = 0; i < p->n_pages; i++) {
+        p->free_ids[i] = p->n_pages - 1 - i; /* low numbers are taken first */
+    }
+    p->n_free = p->n_pages;
+    return NW_OK;
+}
+
+void nw_kv_pool_close(nw_kv_pool *p)
+{
+    if (p->mem != NULL) {
+        (void)munmap(p->mem, p->mem_bytes);
+        p->mem = NULL;
+    }
+}
+
+uint32_t nw_kv_take(nw_kv_pool *p)
+{
+    assert(p->n_free > 0);
+    const uint32_t page = p->free_ids[--p->n_free];
+    assert(p->refs[page] == 0);
+    p->refs[page] = 1;
+    return page;
+}
+
+void nw_kv_give(nw_kv_pool *p, uint32_t page)
+{
+    assert(page < p->n_pages && p->refs[page] > 0);
+    if (--p->refs[page] == 0) {
+        p->free_ids[p->n_free++] = page;
+    }
+}
+
+nw_status nw_session_open(nw_engine *e, nw_session **out, nw_error *err)
+{
+    *out = e->free_sessions;
+    if (*out == NULL) {
+        return nw_fail(err, NW_E_BUSY, "all %u sessions of the engine are open", e->facts.max_seqs);
+    }
+    e->free_sessions = (*out)->next;
+    (*out)->next = NULL;
+    return NW_OK;
+}
+
+void nw_session_close(nw_session *s)
+{
+    if (s != NULL) {
+        nw_session_truncate(s, 0);
+        s->next = s->engine->free_sessions;
+        s->engine->free_sessions = s;
+    }
+}
+
+uint32_t nw_session_len(const nw_session *s)
+{
+    return s->len;
+}
+
+void nw_session_truncate(nw_session *s, uint32_t n)
+{
+    assert(n <= s->len);
+    const uint32_t keep = nw_kv_pages_for(n);
+    while (s->n_pages > keep) {
+        nw_kv_give(&s->engine->kv, s->pages[--s->n_pages]);
+    }
+    s->len = n;
+}
+
+uint32_t nw_session_pages_needed(const nw_session *s, uint32_t n_tokens)
+{
+    const uint32_t want = nw_kv_pages_for(n_tokens);
+    return want > s->n_pages ? want - s->n_pages : 0;
+}
+
+uint32_t nw_engine_pages_total(const nw_engine *e)
+{
+    return e->kv.n_pages;
+}
+
+uint32_t nw_engine_pages_free(const nw_engine *e)
+{
+    return e->kv.n_free;
+}

@@ -1,0 +1,119 @@
+/* Binds an artifact's tensors to the layer table, by role.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "engine/weights.h"
+
+#include <stddef.h>
+
+/* int8 codes times int8 activations must not pass 2^31 when a row is summed (kernels.h). */
+#define NW_MAX_COLS 65536u
+
+static const struct {
+    nw_role role;
+    size_t offset; /* of an nw_weight in nw_layer */
+} matrices[] = {
+    {NW_ROLE_Q, offsetof(nw_layer, q)},       {NW_ROLE_K, offsetof(nw_layer, k)},
+    {NW_ROLE_V, offsetof(nw_layer, v)},       {NW_ROLE_O, offsetof(nw_layer, o)},
+    {NW_ROLE_GATE, offsetof(nw_layer, gate)}, {NW_ROLE_UP, offsetof(nw_layer, up)},
+    {NW_ROLE_DOWN, offsetof(nw_layer, down)},
+};
+
+static const struct {
+    nw_role role;
+    size_t offset; /* of a const float * in nw_layer */
+} vectors[] = {
+    {NW_ROLE_ATTN_NORM, offsetof(nw_layer, attn_norm)},
+    {NW_ROLE_FFN_NORM, offsetof(nw_layer, ffn_norm)},
+    {NW_ROLE_POST_ATTN_NORM, offsetof(nw_layer, post_attn_norm)},
+    {NW_ROLE_POST_FFN_NORM, offsetof(nw_layer, post_ffn_norm)},
+    {NW_ROLE_Q_NORM, offsetof(nw_layer, q_norm)},
+    {NW_ROLE_K_NORM, offsetof(nw_layer, k_norm)},
+};
+
+static nw_status bind_matrix(const nw_artifact *a, nw_role role, int32_t layer, nw_weights *w,
+                             nw_weight *out, nw_error *err)
+{
+    const nw_artifact_matrix *m = nw_artifact_get_matrix(a, role, layer);
+    uint32_t rows = 0;
+    uint32_t cols = 0;
+
+    nw_role_shape(nw_artifact_config(a), role, &rows, &cols);
+    if (m == NULL) {
+        return nw_fail(err, NW_E_FORMAT, "%s: no matrix '%s' in layer %d", nw_artifact_path(a),
+                       nw_role_name(role), (int)layer);
+    }
+    if (m->n_rows != rows || m->n_cols != cols || cols > NW_MAX_COLS) {
+        return nw_fail(err, NW_E_FORMAT,
+                       "%s: %s is %u x %u, the config says %u x %u (at most %u columns)",
+                       nw_artifact_path(a), m->name, m->n_rows, m->n_cols, rows, cols, NW_MAX_COLS);
+    }
+    *out = (nw_weight){.type = m->type, .data = m->data, .n_rows = rows, .n_cols = cols};
+    w->step_bytes += m->n_bytes;
+    w->max_cols = cols > w->max_cols ? cols : w->max_cols;
+    return NW_OK;
+}
+
+/* NULL in *out where the architecture has no such norm. */
+static nw_status bind_vector(const nw_artifact *a, nw_role role, int32_t layer, const float **out,
+                             nw_error *err)
+{
+    const nw_model_config *c = nw_artifact_config(a);
+    uint32_t rows = 0;
+    uint32_t cols = 0;
+    uint32_t n = 0;
+    char name[128];
+
+    *out = NULL;
+    if (!nw_role_hf_name(c, role, layer, name, sizeof name)) {
+        return NW_OK;
+    }
+    nw_role_shape(c, role, &rows, &cols);
+    *out = nw_artifact_get_vector(a, role, layer, &n);
+    if (*out == NULL || n != cols) {
+        return nw_fail(err, NW_E_FORMAT, "%s: %s has %u values, the config says %u",
+                       nw_artifact_path(a), name, n, cols);
+    }
+    return NW_OK;
+}
+
+static nw_status bind_layer(const nw_artifact *a, int32_t layer, nw_weights *w, nw_error *err)
+{
+    char *const base = (char *)&w->layers[layer];
+
+    for (size_t i = 0; i < NW_COUNT(matrices); i++) {
+        nw_weight *out = (nw_weight *)(void *)(base + matrices[i].offset);
+        if (bind_matrix(a, matrices[i].role, layer, w, out, err) != NW_OK) {
+            return err->code;
+        }
+    }
+    for (size_t i = 0; i < NW_COUNT(vectors); i++) {
+        const float **out = (const float **)(void *)(base + vectors[i].offset);
+        if (bind_vector(a, vectors[i].role, layer, out, err) != NW_OK) {
+            return err->code;
+        }
+    }
+    return NW_OK;
+}
+
+nw_status nw_weights_bind(const nw_artifact *a, nw_arena *arena, nw_weights *out, nw_error *err)
+{
+    const nw_model_config *c = nw_artifact_config(a);
+    nw_weights w = {.layers = nw_arena_array(arena, c->n_layers, sizeof *w.layers)};
+
+    if (w.layers == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "no memory for a table of %u layers", c->n_layers);
+    }
+    for (uint32_t i = 0; i < c->n_layers; i++) {
+        if (bind_layer(a, (int32_t)i, &w, err) != NW_OK) {
+            return err->code;
+        }
+    }
+    const nw_role head = c->tied ? NW_ROLE_EMBED : NW_ROLE_HEAD;
+    if (bind_matrix(a, head, -1, &w, &w.head, err) != NW_OK ||
+        bind_vector(a, NW_ROLE_OUT_NORM, -1, &w.out_norm, err) != NW_OK) {
+        return err->code;
+    }
+    const nw_artifact_matrix *embed = nw_artifact_get_matrix(a, NW_ROLE_EMBED, -1);
+    w.embed_bytes = !c->tied && embed != NULL ? embed->n_bytes : 0;
+    *out = w;
+    return NW_OK;
+}

@@ -1,0 +1,32 @@
+/* The weights of an open artifact as the forward pass wants them: one struct a layer, every pointer
+ * checked for presence and shape once, at open.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef NW_ENGINE_WEIGHTS_H
+#define NW_ENGINE_WEIGHTS_H
+
+#include "artifact/artifact.h"
+#include "base/arena.h"
+#include "kernels/kernels.h"
+
+typedef struct {
+    nw_weight q, k, v, o, gate, up, down;
+    const float *attn_norm, *ffn_norm;           /* [d_model] */
+    const float *post_attn_norm, *post_ffn_norm; /* [d_model], NULL without post norms */
+    const float *q_norm, *k_norm;                /* [d_head], NULL without qk norms */
+} nw_layer;
+
+typedef struct {
+    nw_layer *layers;      /* [n_layers] */
+    nw_weight head;        /* the embedding where tied */
+    const float *out_norm; /* [d_model] */
+    uint64_t step_bytes;   /* of the matrices that every decoded token reads */
+    uint64_t embed_bytes;  /* of the embedding, where it is not the head */
+    uint32_t max_cols;     /* widest input of any matrix */
+} nw_weights;
+
+/* Views live as long as the artifact; the layer table lives in `arena`. NW_E_FORMAT names the role
+ * and layer that is missing or has a shape the config does not give it. */
+NW_MUST_USE nw_status nw_weights_bind(const nw_artifact *a, nw_arena *arena, nw_weights *out,
+                                      nw_error *err);
+
+#endif

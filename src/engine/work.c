@@ -1,0 +1,113 @@
+/* Scratch of a step and the table of sessions, allocated once.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "engine/state.h"
+
+/* A float array [n][per]; NULL on overflow or without memory. */
+static float *floats(nw_arena *a, uint32_t n, uint32_t per)
+{
+    return nw_arena_array(a, n, (size_t)per * sizeof(float));
+}
+
+/* Which kinds of activations any matrix of the model wants. */
+static void wanted_kinds(const nw_engine *e, bool want[NW_ACT_KINDS])
+{
+    const nw_weights *w = &e->weights;
+    want[e->kernels->act_kind(w->head.type, e->a8)] = true;
+    for (uint32_t i = 0; i < e->config->n_layers; i++) {
+        const nw_layer *l = &w->layers[i];
+        const nw_weight *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
+        for (size_t j = 0; j < NW_COUNT(all); j++) {
+            want[e->kernels->act_kind(all[j]->type, e->a8)] = true;
+        }
+    }
+}
+
+static bool alloc_activations(nw_engine *e)
+{
+    nw_work *w = &e->work;
+    const nw_model_config *c = e->config;
+    const uint32_t n = e->facts.max_step_tokens;
+    bool want[NW_ACT_KINDS] = {false};
+    bool ok = true;
+
+    w->x = floats(&e->arena, n, c->d_model);
+    w->y = floats(&e->arena, n, c->d_model);
+    w->h = floats(&e->arena, n, c->d_model);
+    w->q = floats(&e->arena, n, c->n_heads * c->d_head);
+    w->attn = floats(&e->arena, n, c->n_heads * c->d_head);
+    w->k = floats(&e->arena, n, c->n_kv_heads * c->d_head);
+    w->v = floats(&e->arena, n, c->n_kv_heads * c->d_head);
+    w->gate = floats(&e->arena, n, c->d_ff);
+    w->up = floats(&e->arena, n, c->d_ff);
+    wanted_kinds(e, want);
+    for (unsigned i = 0; i < NW_ACT_KINDS; i++) {
+        const size_t bytes = nw_act_bytes((nw_act_kind)i, n, e->weights.max_cols);
+        w->act[i] = want[i] && bytes > 0 ? nw_arena_alloc(&e->arena, bytes) : NULL;
+        ok = ok && (!want[i] || w->act[i] != NULL);
+    }
+    return ok && w->x != NULL && w->y != NULL && w->h != NULL && w->q != NULL && w->k != NULL &&
+           w->v != NULL && w->attn != NULL && w->gate != NULL && w->up != NULL;
+}
+
+static bool alloc_plan(nw_engine *e)
+{
+    nw_work *w = &e->work;
+    const uint32_t n = e->facts.max_step_tokens;
+
+    w->ids = nw_arena_array(&e->arena, n, sizeof *w->ids);
+    w->pieces = nw_arena_array(&e->arena, n, sizeof *w->pieces);
+    w->chunks = nw_arena_array(&e->arena, n, sizeof *w->chunks);
+    w->row_token = nw_arena_array(&e->arena, n, sizeof *w->row_token);
+    w->row_out = nw_arena_array(&e->arena, n, sizeof *w->row_out);
+    return w->ids != NULL && w->pieces != NULL && w->chunks != NULL && w->row_token != NULL &&
+           w->row_out != NULL;
+}
+
+static bool alloc_scratch(nw_engine *e)
+{
+    nw_work *w = &e->work;
+    const unsigned n = e->facts.n_threads;
+
+    w->attn_scratch = nw_arena_array(&e->arena, n, sizeof *w->attn_scratch);
+    w->head_scratch = nw_arena_array(&e->arena, n, sizeof *w->head_scratch);
+    bool ok = w->attn_scratch != NULL && w->head_scratch != NULL;
+    for (unsigned i = 0; ok && i < n; i++) {
+        w->attn_scratch[i] = nw_arena_alloc(&e->arena, nw_attn_scratch_bytes(e->config->d_head));
+        w->head_scratch[i] =
+            floats(&e->arena, e->facts.max_step_tokens, NW_ITEM_PANELS * NW_PANEL_ROWS);
+        ok = w->attn_scratch[i] != NULL && w->head_scratch[i] != NULL;
+    }
+    return ok;
+}
+
+static bool alloc_sessions(nw_engine *e)
+{
+    const uint32_t n = e->facts.max_seqs;
+    const uint32_t pages = nw_kv_pages_for(e->facts.n_ctx);
+
+    e->sessions = nw_arena_array(&e->arena, n, sizeof *e->sessions);
+    for (uint32_t i = n; e->sessions != NULL && i-- > 0;) {
+        nw_session *s = &e->sessions[i];
+        s->engine = e;
+        s->pages = nw_arena_array(&e->arena, pages, sizeof *s->pages);
+        if (s->pages == NULL) {
+            return false;
+        }
+        s->next = e->free_sessions;
+        e->free_sessions = s;
+    }
+    return e->sessions != NULL;
+}
+
+nw_status nw_work_open(nw_engine *e, nw_error *err)
+{
+    const size_t before = e->arena.used_bytes;
+
+    if (!alloc_activations(e) || !alloc_plan(e) || !alloc_scratch(e) || !alloc_sessions(e)) {
+        return nw_fail(err, NW_E_NOMEM,
+                       "no memory for steps of %u tokens and %u sessions of %u tokens",
+                       e->facts.max_step_tokens, e->facts.max_seqs, e->facts.n_ctx);
+    }
+    e->facts.workspace_bytes = e->arena.used_bytes - before;
+    return NW_OK;
+}
