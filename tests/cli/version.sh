@@ -1,0 +1,1 @@
+narrow --version
