@@ -173,7 +173,7 @@ bool nw_cpu_mask(const char *list, uint32_t *features)
     return true;
 }
 
-/* Processors that one folder of the cgroup tree allows, INFINITY where it sets no limit. v2 has
+/* Processors that one folder of the cgroup tree allows, HUGE_VAL where it sets no limit. v2 has
  * cpu.max with "QUOTA PERIOD" or "max PERIOD"; v1 has two files, and -1 for no quota. Both in us. */
 static double folder_quota(const char *dir)
 {
@@ -199,7 +199,7 @@ static double folder_quota(const char *dir)
     if (value[0] > 0 && period > 0) {
         return value[0] / period;
     }
-    return value[1] > 0 && value[2] > 0 ? value[1] / value[2] : (double)INFINITY;
+    return value[1] > 0 && value[2] > 0 ? value[1] / value[2] : HUGE_VAL;
 }
 
 /* The least quota from root/mount/path up to root/mount. The path of another namespace does not exist
@@ -207,7 +207,7 @@ static double folder_quota(const char *dir)
 static double path_quota(const char *root, const char *mount, const char *path)
 {
     char dir[4096];
-    double least = INFINITY;
+    double least = HUGE_VAL;
     const int n = snprintf(dir, sizeof dir, "%s%s%s", root, mount, path);
 
     if (n < 0 || (size_t)n >= sizeof dir) {
@@ -238,7 +238,7 @@ static bool is_cpu_controller(const char *list, size_t n)
 
 double nw_cpu_quota(const char *root, const char *self)
 {
-    double least = INFINITY;
+    double least = HUGE_VAL;
     char line[4096];
     FILE *fp = fopen(self, "re");
 

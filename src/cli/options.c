@@ -399,12 +399,14 @@ size_t nw_args_count(const nw_args *a, const char *name)
 const char *nw_args_nth(const nw_args *a, const char *name, size_t i)
 {
     const nw_option *o = must_find(a, name);
+    const nw_arg *found = NULL;
+    size_t seen = 0;
 
-    for (size_t k = 0; k < a->n_given; k++) {
-        if (a->given[k].option == o && i-- == 0) {
-            return a->given[k].text;
+    for (size_t k = 0; k < a->n_given && found == NULL; k++) {
+        if (a->given[k].option == o && seen++ == i) {
+            found = &a->given[k];
         }
     }
-    assert(!"index below nw_args_count");
-    return NULL;
+    assert(found != NULL);
+    return found->text;
 }
