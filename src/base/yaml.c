@@ -426,31 +426,38 @@ static nw_status parse_text(nw_yaml *y, const char *text, size_t n, nw_error *er
     return st;
 }
 
+nw_status nw_yaml_parse(const char *name, const char *bytes, size_t n, nw_yaml **out, nw_error *err)
+{
+    nw_yaml *y = calloc(1, sizeof *y);
+    nw_status st = NW_OK;
+
+    if (y != NULL) {
+        y->path = strdup(name);
+        y->places = nw_arena_alloc(&y->arena, sizeof *y->places);
+    }
+    if (y == NULL || y->path == NULL || y->places == NULL) {
+        st = nw_fail(err, NW_E_NOMEM, "%s: no memory for the document", name);
+    } else {
+        *y->places = (place){.line = 1, .column = 1};
+        st = parse_text(y, bytes, n, err);
+    }
+    if (st == NW_OK) {
+        *out = y;
+    } else {
+        nw_yaml_close(y);
+    }
+    return st;
+}
+
 nw_status nw_yaml_load(const char *path, nw_yaml **out, nw_error *err)
 {
     char *text = NULL;
     size_t n = 0;
     nw_status st = nw_file_read(path, MAX_BYTES, &text, &n, err);
 
-    if (st != NW_OK) {
-        return st;
-    }
-    nw_yaml *y = calloc(1, sizeof *y);
-    if (y != NULL) {
-        y->path = strdup(path);
-        y->places = nw_arena_alloc(&y->arena, sizeof *y->places);
-    }
-    if (y == NULL || y->path == NULL || y->places == NULL) {
-        st = nw_fail(err, NW_E_NOMEM, "%s: no memory for the document", path);
-    } else {
-        *y->places = (place){.line = 1, .column = 1};
-        st = parse_text(y, text, n, err);
-    }
-    free(text);
     if (st == NW_OK) {
-        *out = y;
-    } else {
-        nw_yaml_close(y);
+        st = nw_yaml_parse(path, text, n, out, err);
+        free(text);
     }
     return st;
 }

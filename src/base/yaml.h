@@ -8,8 +8,11 @@
 
 typedef struct nw_yaml nw_yaml;
 
-/* Duplicate keys, anchors that explode, more than 1 MiB: refused with "path:line:column: ...". */
+/* Duplicate keys, aliases, tags, a second document, more than 64 levels or 1 MiB: refused with "path:line:column: ...". */
 NW_MUST_USE nw_status nw_yaml_load(const char *path, nw_yaml **out, nw_error *err);
+/* The same from n bytes; `name` stands for the path. */
+NW_MUST_USE nw_status nw_yaml_parse(const char *name, const char *bytes, size_t n, nw_yaml **out,
+                                    nw_error *err);
 void nw_yaml_close(nw_yaml *y);
 
 /* The document as JSON values (plain scalars resolved by the YAML 1.2 core schema); borrowed. */
