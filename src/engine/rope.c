@@ -9,9 +9,9 @@ static double scale_llama3(double freq, const nw_rope_scaling *s)
 {
     const double wavelen = two_pi / freq;
     const double n = s->original_n_ctx;
-    const double low = s->low_freq_factor;
-    const double high = s->high_freq_factor;
-    const double factor = s->factor;
+    const double low = (double)s->low_freq_factor;
+    const double high = (double)s->high_freq_factor;
+    const double factor = (double)s->factor;
 
     if (wavelen < n / high) {
         return freq;

@@ -62,7 +62,7 @@ static uint32_t unit_cols(nw_panel_type type)
     case NW_PANEL_INT4:
         return type.group;
     }
-    assert(!"panel kind");
+    assert(0 && "panel kind");
     return 1;
 }
 

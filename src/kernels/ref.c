@@ -160,7 +160,7 @@ static double ref_scores(const nw_attn *a, const float *q, const uint8_t *page, 
                          uint32_t j1, nw_attn_ref_state *st)
 {
     const uint32_t d_head = a->kv.d_head;
-    double top = -INFINITY;
+    double top = -HUGE_VAL;
 
     for (uint32_t j = j0; j < j1; j++) {
         double s = 0;
@@ -216,7 +216,7 @@ static void ref_attend(const nw_attn *a)
         for (uint32_t h = 0; h < a->n_rep; h++) {
             const float *q = a->q + i * a->ldq + (size_t)h * a->kv.d_head;
             float *out = a->out + i * a->ldo + (size_t)h * a->kv.d_head;
-            *st = (nw_attn_ref_state){.max = -INFINITY};
+            *st = (nw_attn_ref_state){.max = -HUGE_VAL};
             for (uint32_t p = first / NW_KV_PAGE; p <= pos / NW_KV_PAGE; p++) {
                 const uint32_t base = p * NW_KV_PAGE;
                 const uint32_t end = pos + 1 - base;

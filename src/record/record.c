@@ -15,7 +15,7 @@
 #include "base/file.h"
 #include "record/db.h"
 
-#define APPLICATION_ID 0x6e617277 /* "narw" */
+#define APPLICATION_ID  0x6e617277 /* "narw" */
 #define BUSY_MS         30000
 #define MAX_VALUE_BYTES (64 << 20) /* longest text SQLite may hand out */
 
