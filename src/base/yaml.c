@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utf8proc.h>
 
 #include "base/arena.h"
 #include "base/file.h"
@@ -400,6 +401,34 @@ static nw_status parse_stream(reader *r)
     return st;
 }
 
+/* The parser is kept from what it does not handle: it loops for ever over some directives and NUL
+ * bytes (libfyaml 0.7.12, found by tests/fuzz). Text is UTF-8 of printable characters (YAML 1.2.2,
+ * 5.1), and no document of ours needs a directive. */
+static nw_status check_text(nw_yaml *y, const char *text, size_t n, nw_error *err)
+{
+    const uint8_t *p = (const uint8_t *)text;
+    place at = {.line = 1, .column = 1};
+    const reader r = {.y = y, .err = err};
+
+    for (size_t i = 0; i < n;) {
+        utf8proc_int32_t c = 0;
+        const utf8proc_ssize_t len = utf8proc_iterate(p + i, (utf8proc_ssize_t)(n - i), &c);
+        if (len <= 0) {
+            return fail_at(&r, &at, "not UTF-8");
+        }
+        if ((c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7f) {
+            return fail_at(&r, &at, "a control character");
+        }
+        if (c == '%' && at.column == 1) {
+            return fail_at(&r, &at, "directives are not supported");
+        }
+        at.column = c == '\n' ? 1 : at.column + 1;
+        at.line += c == '\n' ? 1 : 0;
+        i += (size_t)len;
+    }
+    return NW_OK;
+}
+
 static nw_status parse_text(nw_yaml *y, const char *text, size_t n, nw_error *err)
 {
     struct fy_diag_cfg diag_cfg;
@@ -439,6 +468,9 @@ nw_status nw_yaml_parse(const char *name, const char *bytes, size_t n, nw_yaml *
         st = nw_fail(err, NW_E_NOMEM, "%s: no memory for the document", name);
     } else {
         *y->places = (place){.line = 1, .column = 1};
+        st = check_text(y, bytes, n, err);
+    }
+    if (st == NW_OK) {
         st = parse_text(y, bytes, n, err);
     }
     if (st == NW_OK) {

@@ -48,6 +48,9 @@ static struct row {
     {"tagged_list", "a: !x [1]\n", NULL, ":1:7: aliases and tags are not supported"},
     {"list_as_key", "[1]: 2\n", NULL, ":1:1: a key must be a plain name"},
     {"two_documents", "a: 1\n---\nb: 2\n", NULL, ":3:1: a second document in one file"},
+    {"directive", "%YAML 1.2\n---\na: 1\n", NULL, ":1:1: directives are not supported"},
+    {"control_character", "a: 1\nb: \x01\n", NULL, ":2:4: a control character"},
+    {"not_utf8", "a: \xff\n", NULL, ":1:4: not UTF-8"},
     {"empty_document", "# nothing\n", NULL, ": an empty document"},
 };
 
