@@ -12,7 +12,8 @@ typedef struct {
     bool open, replace;
 } nw_folder;
 
-/* An existing, non-empty `path` is refused unless `replace`, and is then replaced at commit. */
+/* An existing, non-empty `path` is refused unless `replace` is set and it holds a manifest.json or
+ * narrow.json, that is, an earlier result; commit then replaces it. */
 NW_MUST_USE nw_status nw_folder_open(nw_folder *f, const char *path, bool replace, nw_error *err);
 NW_MUST_USE nw_status nw_folder_commit(nw_folder *f, nw_error *err);
 void nw_folder_close(nw_folder *f); /* all zero, committed or half-open objects too */

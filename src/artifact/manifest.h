@@ -37,6 +37,7 @@ typedef struct {
     char *name; /* HF tensor name */
     nw_role role;
     int32_t layer;      /* -1: not of a layer */
+    bool targeted;      /* a target of the recipe named it */
     bool is_vector;     /* norm gains: F32 values in the file, no panel */
     nw_panel_type type; /* of matrices; F32 for vectors */
     uint32_t n_rows, n_cols;

@@ -9,11 +9,16 @@
 
 typedef struct nw_artifact_writer nw_artifact_writer;
 
-/* `manifest` is taken over (and zeroed): its tensors give names, types and shapes; bytes, hashes
- * and errors are filled in while writing. `source` is the checkpoint path, from which config and
- * tokenizer files are made. */
-NW_MUST_USE nw_status nw_artifact_writer_open(const char *path, bool replace,
-                                              const nw_checkpoint *source, const char *source_path,
+typedef struct {
+    const char *path;            /* folder to be made */
+    bool replace;                /* an earlier result of that name is replaced */
+    bool no_tokenizer;           /* the model has none; otherwise a missing tokenizer is an error */
+    const nw_checkpoint *source; /* gives config and tokenizer files; borrowed */
+} nw_artifact_target;
+
+/* `manifest` is taken over (and zeroed): its tensors give names, types and shapes, matrices before
+ * vectors; bytes, hashes and errors are filled in while writing. */
+NW_MUST_USE nw_status nw_artifact_writer_open(const nw_artifact_target *target,
                                               nw_manifest *manifest, nw_artifact_writer **out,
                                               nw_error *err);
 /* The next bytes of the tensor being written; tensors follow one another in manifest order. */
@@ -22,9 +27,11 @@ NW_MUST_USE nw_status nw_artifact_writer_add(nw_artifact_writer *w, const void *
 /* Ends a tensor: its byte count must be complete. */
 NW_MUST_USE nw_status nw_artifact_writer_end_tensor(nw_artifact_writer *w, const nw_tensor_error *e,
                                                     nw_error *err);
-/* Computes bits, seals the manifest, writes it, syncs and renames the folder. */
+/* Computes bits, seals and writes the manifest, re-opens and verifies the whole folder, and only
+ * then renames it. */
 NW_MUST_USE nw_status nw_artifact_writer_commit(nw_artifact_writer *w, nw_error *err);
-const nw_manifest *nw_artifact_writer_manifest(const nw_artifact_writer *w);
+/* After commit: hands the manifest over; nw_manifest_release frees it. */
+nw_manifest nw_artifact_writer_take_manifest(nw_artifact_writer *w);
 void nw_artifact_writer_close(nw_artifact_writer *w); /* takes NULL; removes what is unfinished */
 
 #endif

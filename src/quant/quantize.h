@@ -6,23 +6,21 @@
 #define NW_QUANT_QUANTIZE_H
 
 #include "artifact/manifest.h"
+#include "base/buf.h"
 
 typedef struct {
     const char *source; /* checkpoint: GGUF, HF folder, llama2.c .bin */
     const char *recipe; /* built-in name or YAML path */
     const char *out;    /* folder to be made */
     bool replace;       /* an existing folder of that name is replaced */
+    bool no_tokenizer;  /* the model has none */
     unsigned n_threads; /* 0: nw_cpu_threads */
     bool show_progress; /* a line on stderr */
+    nw_buf *mistakes;   /* NULL, or gets every mistake of the recipe, a line each */
 } nw_quantize_options;
 
 /* *summary (may be NULL) gets the manifest; release it with nw_manifest_release. */
 NW_MUST_USE nw_status nw_quantize(const nw_quantize_options *o, nw_manifest *summary,
                                   nw_error *err);
-
-/* Note a result carries about its source: what narrow.json of a converted folder says, or that the
- * source itself holds quantized weights. Freed by the caller; "" when there is nothing to say. */
-NW_MUST_USE nw_status nw_source_note(const nw_checkpoint *c, const char *path, char **note,
-                                     nw_error *err);
 
 #endif

@@ -32,8 +32,8 @@ void nw_recipe_close(nw_recipe *r);
 const char *nw_recipe_name(const nw_recipe *r);
 bool nw_recipe_a8(const nw_recipe *r);
 nw_scale_rule nw_recipe_scale_rule(const nw_recipe *r);
-/* Built-in names, NULL-terminated, each with a line of help at the same index. */
-const char *const *nw_recipe_builtins(const char *const **help);
+/* Name of the i-th built-in recipe and its line of help; NULL past the last. */
+const char *nw_recipe_builtin(size_t i, const char **help);
 
 /* One decision per tensor of the checkpoint, in checkpoint order. */
 typedef struct {

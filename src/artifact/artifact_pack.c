@@ -1,0 +1,190 @@
+/* Opens a checkpoint as an artifact: its matrices are packed into memory, panel by panel on all
+ * threads. BF16 stays BF16; everything else becomes F32: both hold the source's values exactly.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "artifact/artifact_parts.h"
+#include "artifact/source_note.h"
+#include "base/file.h"
+#include "base/pool.h"
+#include "formats/half.h"
+
+/* One tensor being packed; items of the pool are panels. */
+typedef struct {
+    const nw_checkpoint *ckpt;
+    const nw_ckpt_tensor *tensor;
+    nw_panel_type type;
+    uint8_t *out;
+    size_t panel_bytes;
+    float *rows;       /* [n_threads][16][n_cols] */
+    uint16_t *half;    /* same, for BF16 */
+    atomic_int status; /* the first failure, an nw_status */
+    nw_error error;    /* of the thread that set it */
+} pack_job;
+
+static void job_fail(pack_job *job, const nw_error *err)
+{
+    int none = NW_OK;
+
+    if (atomic_compare_exchange_strong(&job->status, &none, (int)err->code)) {
+        job->error = *err;
+    }
+}
+
+static void pack_panel(void *ctx, size_t item, unsigned worker)
+{
+    pack_job *job = ctx;
+    const nw_ckpt_tensor *t = job->tensor;
+    const size_t n_values = (size_t)NW_PANEL_ROWS * t->n_cols;
+    const uint32_t row0 = (uint32_t)item * NW_PANEL_ROWS;
+    const uint32_t left = t->n_rows - row0;
+    const uint32_t n_rows = left < NW_PANEL_ROWS ? left : NW_PANEL_ROWS;
+    float *rows = job->rows + worker * n_values;
+    uint8_t *panel = job->out + item * job->panel_bytes;
+    nw_error err = {0};
+
+    if (nw_checkpoint_read_f32(job->ckpt, t, row0, n_rows, rows, &err) != NW_OK) {
+        job_fail(job, &err);
+        return;
+    }
+    for (size_t i = 0; i < (size_t)n_rows * t->n_cols; i++) {
+        if (!isfinite(rows[i])) {
+            (void)nw_fail(&err, NW_E_FORMAT,
+                          "tensor '%s' has a value that is not finite in row %zu", t->name,
+                          row0 + i / t->n_cols);
+            job_fail(job, &err);
+            return;
+        }
+    }
+    if (job->type.kind == NW_PANEL_F32) {
+        nw_panel_pack_f32(rows, t->n_cols, n_rows, t->n_cols, panel);
+        return;
+    }
+    uint16_t *half = job->half + worker * n_values;
+    for (size_t i = 0; i < (size_t)n_rows * t->n_cols; i++) {
+        half[i] = nw_bf16_from_f32(rows[i]);
+    }
+    nw_panel_pack_bf16(half, t->n_cols, n_rows, t->n_cols, panel);
+}
+
+static nw_status job_alloc(nw_artifact *a, pack_job *job, unsigned n_threads, size_t *n_bytes,
+                           nw_error *err)
+{
+    const nw_ckpt_tensor *t = job->tensor;
+    const size_t n = (size_t)n_threads * NW_PANEL_ROWS * t->n_cols;
+
+    if (!nw_panel_bytes(job->type, t->n_cols, &job->panel_bytes) ||
+        !nw_panel_tensor_bytes(job->type, t->n_rows, t->n_cols, n_bytes)) {
+        return nw_fail(err, NW_E_RANGE, "tensor '%s' of %u x %u does not fit an address", t->name,
+                       (unsigned)t->n_rows, (unsigned)t->n_cols);
+    }
+    job->out = nw_arena_alloc(&a->arena, *n_bytes);
+    job->rows = calloc(n, sizeof *job->rows);
+    job->half = calloc(n, sizeof *job->half);
+    if (job->out == NULL || job->rows == NULL || job->half == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "tensor '%s': no memory for %zu bytes", t->name, *n_bytes);
+    }
+    return NW_OK;
+}
+
+static nw_status pack_matrix(nw_artifact *a, const nw_checkpoint *c, const nw_ckpt_tensor *t,
+                             nw_pool *pool, nw_error *err)
+{
+    pack_job job = {.ckpt = c, .tensor = t};
+    nw_artifact_slot *s = nw_artifact_slot_of(a, t->role, t->layer);
+    size_t n_bytes = 0;
+
+    job.type.kind = t->format == NW_FMT_BF16 ? NW_PANEL_BF16 : NW_PANEL_F32;
+    nw_status st = job_alloc(a, &job, nw_pool_threads(pool), &n_bytes, err);
+    if (st == NW_OK) {
+        nw_pool_run(pool, nw_panel_count(t->n_rows), pack_panel, &job);
+        if (atomic_load(&job.status) != NW_OK) {
+            *err = job.error;
+            st = err->code;
+        }
+    }
+    free(job.rows);
+    free(job.half);
+    if (st != NW_OK) {
+        return st;
+    }
+    s->matrix = (nw_artifact_matrix){.name = nw_arena_strndup(&a->arena, t->name, strlen(t->name)),
+                                     .type = job.type,
+                                     .data = job.out,
+                                     .n_rows = t->n_rows,
+                                     .n_cols = t->n_cols,
+                                     .n_bytes = n_bytes};
+    if (s->matrix.name == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "tensor '%s': no memory for its name", t->name);
+    }
+    a->facts.weight_bytes += n_bytes;
+    return NW_OK;
+}
+
+static nw_status pack_vector(nw_artifact *a, const nw_checkpoint *c, const nw_ckpt_tensor *t,
+                             nw_error *err)
+{
+    float *gain = nw_arena_array(&a->arena, t->n_cols, sizeof *gain);
+    nw_status st = NW_OK;
+
+    if (gain == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "tensor '%s': no memory for %u values", t->name,
+                       (unsigned)t->n_cols);
+    }
+    st = nw_checkpoint_read_f32(c, t, 0, 1, gain, err);
+    if (st != NW_OK) {
+        return st;
+    }
+    a->facts.weight_bytes += (uint64_t)t->n_cols * sizeof *gain;
+    return nw_artifact_set_vector(a, t->name, t->role, t->layer, gain, t->n_cols, err);
+}
+
+static nw_status pack_all(nw_artifact *a, const nw_checkpoint *c, nw_pool *pool, nw_error *err)
+{
+    for (size_t i = 0; i < nw_checkpoint_n_tensors(c); i++) {
+        const nw_ckpt_tensor *t = nw_checkpoint_at(c, i);
+        const nw_status st =
+            nw_role_is_norm(t->role) ? pack_vector(a, c, t, err) : pack_matrix(a, c, t, pool, err);
+        if (st != NW_OK) {
+            return nw_context(err, "%s", a->path);
+        }
+        a->facts.n_params += (uint64_t)t->n_rows * t->n_cols;
+        /* a vector's bytes in the file, too: the source's own size of its weights */
+        a->facts.file_bytes += (uint64_t)t->row_bytes * t->n_rows;
+    }
+    a->facts.effective_bits =
+        8 * (double)a->facts.weight_bytes / fmax(1, (double)a->facts.n_params);
+    a->facts.nominal_bits = a->facts.target_bits = a->facts.effective_bits;
+    return NW_OK;
+}
+
+nw_status nw_artifact_open_checkpoint(nw_artifact *a, nw_error *err)
+{
+    nw_checkpoint *c = NULL;
+    nw_pool *pool = NULL;
+    nw_status st = nw_checkpoint_open(a->path, &c, err);
+
+    if (st != NW_OK) {
+        return st;
+    }
+    a->config = *nw_checkpoint_config(c);
+    st = nw_artifact_init_slots(a, err);
+    if (st == NW_OK) {
+        st = nw_pool_open(0, &pool, err);
+    }
+    if (st == NW_OK) {
+        st = pack_all(a, c, pool, err);
+    }
+    if (st == NW_OK) {
+        st = nw_checkpoint_digest(c, &a->hash, err);
+    }
+    if (st == NW_OK) {
+        st = nw_source_note(c, &a->note, err);
+    }
+    nw_pool_close(pool);
+    nw_checkpoint_close(c);
+    return st;
+}

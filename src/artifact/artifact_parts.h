@@ -1,0 +1,43 @@
+/* The open artifact, shared by artifact.c (look-ups), artifact_native.c (mapping a folder) and
+ * artifact_pack.c (packing a checkpoint), and by nothing else.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef NW_ARTIFACT_ARTIFACT_PARTS_H
+#define NW_ARTIFACT_ARTIFACT_PARTS_H
+
+#include "artifact/artifact.h"
+#include "base/arena.h"
+#include "model/safetensors.h"
+
+/* One place of the model; which of the two is filled depends on the role. */
+typedef struct {
+    nw_artifact_matrix matrix; /* data == NULL: absent */
+    const float *vector;       /* NULL: absent */
+    uint32_t n;
+} nw_artifact_slot;
+
+struct nw_artifact {
+    nw_arena arena;
+    char *path;
+    nw_model_config config;
+    nw_artifact_facts facts;
+    nw_digest hash;
+    char *note, *recipe;
+    nw_artifact_slot *slots; /* [NW_ROLE_COUNT][n_layers + 1], layer -1 first; in the arena */
+    nw_safetensors *st;      /* native: what matrices point into */
+};
+
+/* NULL for a layer out of range. */
+nw_artifact_slot *nw_artifact_slot_of(const nw_artifact *a, nw_role role, int32_t layer);
+
+NW_MUST_USE nw_status nw_artifact_init_slots(nw_artifact *a, nw_error *err);
+NW_MUST_USE nw_status nw_artifact_open_native(nw_artifact *a, nw_error *err);
+NW_MUST_USE nw_status nw_artifact_open_checkpoint(nw_artifact *a, nw_error *err);
+
+/* Every tensor the config asks for is there with its shape; names the first that is not. */
+NW_MUST_USE nw_status nw_artifact_check_complete(const nw_artifact *a, nw_error *err);
+
+/* Adds 1 where the architecture stores gain - 1; refuses a value that is not finite. */
+NW_MUST_USE nw_status nw_artifact_set_vector(nw_artifact *a, const char *name, nw_role role,
+                                             int32_t layer, float *gain, uint32_t n, nw_error *err);
+
+#endif

@@ -1,0 +1,231 @@
+/* Result folders that appear whole: see folder.h. rename(2) is atomic inside a file system, hence
+ * the temporary folder beside the final one. Like base/file.c, this file reads errno: it does to
+ * folders what that one does to files.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "artifact/folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+static nw_status io_fail(nw_error *err, const char *path, const char *what)
+{
+    const int saved = errno;
+    char reason[128] = "";
+
+    if (strerror_r(saved, reason, sizeof reason) != 0) {
+        (void)snprintf(reason, sizeof reason, "error %d", saved);
+    }
+    return nw_fail(err, NW_E_IO, "%s: cannot %s: %s", path, what, reason);
+}
+
+/* Its entries apart from "." and "..": 0, 1 (at least one), or -1 when it cannot be read. */
+static int has_entries(const char *path)
+{
+    DIR *d = opendir(path);
+    int found = 0;
+
+    if (d == NULL) {
+        return -1;
+    }
+    for (const struct dirent *e = readdir(d); e != NULL && found == 0; e = readdir(d)) {
+        found = strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+    }
+    (void)closedir(d);
+    return found;
+}
+
+nw_status nw_folder_remove(const char *path, nw_error *err)
+{
+    DIR *d = opendir(path);
+
+    if (d == NULL) {
+        return io_fail(err, path, "open");
+    }
+    for (const struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
+            unlinkat(dirfd(d), e->d_name, 0) != 0) {
+            const nw_status st = io_fail(err, path, "empty");
+            (void)closedir(d);
+            return st;
+        }
+    }
+    (void)closedir(d);
+    return rmdir(path) == 0 ? NW_OK : io_fail(err, path, "remove");
+}
+
+/* `path` without trailing slashes; NULL when there is no memory. */
+static char *trimmed(const char *path)
+{
+    size_t n = strlen(path);
+
+    while (n > 1 && path[n - 1] == '/') {
+        n--;
+    }
+    return strndup(path, n);
+}
+
+/* Makes the folder that will hold `path`, so that a result may be asked for in a new place. */
+static nw_status make_parent(const char *path, nw_error *err)
+{
+    const char *slash = strrchr(path, '/');
+    char *parent = NULL;
+    nw_status st = NW_OK;
+
+    if (slash == NULL || slash == path) {
+        return NW_OK;
+    }
+    parent = strndup(path, (size_t)(slash - path));
+    if (parent == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "%s: no memory for its parent's name", path);
+    }
+    st = nw_file_mkdirs(parent, err);
+    free(parent);
+    return st;
+}
+
+static bool holds(const char *dir, const char *name)
+{
+    char *path = nw_path_join(dir, name);
+    const bool found = path != NULL && nw_file_exists(path);
+
+    free(path);
+    return found;
+}
+
+/* Only an empty folder, or one that narrow made and the user wants replaced, may be in the way. */
+static nw_status refuse_existing(const char *path, bool replace, nw_error *err)
+{
+    if (!nw_file_exists(path)) {
+        return NW_OK;
+    }
+    if (!nw_file_is_dir(path)) {
+        return nw_fail(err, NW_E_IO, "%s: exists and is not a folder", path);
+    }
+    if (has_entries(path) == 0) {
+        return NW_OK;
+    }
+    if (!replace) {
+        return nw_fail(err, NW_E_IO, "%s: exists and is not empty (--force replaces it)", path);
+    }
+    if (!holds(path, "manifest.json") && !holds(path, "narrow.json")) {
+        return nw_fail(err, NW_E_IO, "%s: is not a result of narrow, and is not replaced", path);
+    }
+    return NW_OK;
+}
+
+nw_status nw_folder_open(nw_folder *f, const char *path, bool replace, nw_error *err)
+{
+    static const char suffix[] = ".partial-XXXXXX";
+    nw_status st = NW_OK;
+
+    *f = (nw_folder){.path = trimmed(path), .replace = replace};
+    f->tmp = f->path == NULL ? NULL : calloc(1, strlen(f->path) + sizeof suffix);
+    if (f->tmp == NULL) {
+        st = nw_fail(err, NW_E_NOMEM, "%s: no memory for its name", path);
+        goto out;
+    }
+    (void)snprintf(f->tmp, strlen(f->path) + sizeof suffix, "%s%s", f->path, suffix);
+    st = refuse_existing(f->path, replace, err);
+    if (st == NW_OK) {
+        st = make_parent(f->path, err);
+    }
+    if (st != NW_OK) {
+        goto out;
+    }
+    if (mkdtemp(f->tmp) == NULL) {
+        st = io_fail(err, f->tmp, "make a folder");
+        goto out;
+    }
+    f->open = true;
+    /* mkdtemp gives 0700; a result is as readable as the umask of its maker allows */
+    const mode_t mask = umask(0);
+    (void)umask(mask);
+    if (chmod(f->tmp, (mode_t)0777 & ~mask) != 0) {
+        st = io_fail(err, f->tmp, "set the mode");
+    }
+out:
+    if (st != NW_OK) {
+        nw_folder_close(f);
+    }
+    return st;
+}
+
+/* Directory entries reach the disk only when the directory itself is synced. */
+static nw_status sync_folder(const char *path, nw_error *err)
+{
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    nw_status st = NW_OK;
+
+    if (fd < 0) {
+        return io_fail(err, path, "open");
+    }
+    if (fsync(fd) != 0) {
+        st = io_fail(err, path, "sync");
+    }
+    (void)close(fd);
+    return st;
+}
+
+/* Puts an existing folder aside, renames, removes the old one; puts it back if renaming fails. */
+static nw_status swap_in(nw_folder *f, nw_error *err)
+{
+    const size_t n = strlen(f->tmp) + sizeof ".old";
+    char *aside = calloc(1, n);
+    nw_status st = NW_OK;
+
+    if (aside == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "%s: no memory for its name", f->path);
+    }
+    (void)snprintf(aside, n, "%s.old", f->tmp);
+    if (rename(f->path, aside) != 0) {
+        st = io_fail(err, f->path, "put aside");
+    } else if (rename(f->tmp, f->path) != 0) {
+        st = io_fail(err, f->path, "rename into place");
+        (void)rename(aside, f->path);
+    } else {
+        f->open = false;
+        st = nw_folder_remove(aside, err);
+    }
+    free(aside);
+    return st;
+}
+
+nw_status nw_folder_commit(nw_folder *f, nw_error *err)
+{
+    nw_status st = sync_folder(f->tmp, err);
+
+    if (st == NW_OK) {
+        st = refuse_existing(f->path, f->replace, err); /* it may have come while we worked */
+    }
+    if (st != NW_OK) {
+        return st;
+    }
+    if (f->replace && nw_file_exists(f->path)) {
+        return swap_in(f, err);
+    }
+    if (rename(f->tmp, f->path) != 0) {
+        return io_fail(err, f->path, "rename into place");
+    }
+    f->open = false;
+    return NW_OK;
+}
+
+void nw_folder_close(nw_folder *f)
+{
+    if (f->open) {
+        nw_error ignored = {0};
+        /* what cannot be removed stays under its .partial name, which nobody takes for a result */
+        (void)(nw_folder_remove(f->tmp, &ignored) == NW_OK);
+    }
+    free(f->path);
+    free(f->tmp);
+    *f = (nw_folder){0};
+}

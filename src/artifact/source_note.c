@@ -1,0 +1,105 @@
+/* Notes about the source of weights: see source_note.h.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "artifact/source_note.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+
+#define MAX_NOTE_FILE ((size_t)1 << 20)
+
+/* Bits of a code without its share of scales: block formats carry the number in their names (Q4_1,
+ * Q6_K, IQ4_NL, MXFP4); of the others it is the size of an element, 16 and more being no
+ * quantization. */
+static unsigned code_bits(nw_format_id id)
+{
+    const nw_format *f = nw_format_get(id);
+    const char *digit = strpbrk(f->name, "0123456789");
+
+    if (f->block_elems > 1 && digit != NULL) {
+        return (unsigned)(*digit - '0');
+    }
+    return f->block_bytes * 8 / f->block_elems;
+}
+
+unsigned nw_source_bits(const nw_checkpoint *c)
+{
+    uint64_t weights[16] = {0}; /* by bits */
+    uint64_t total = 0;
+
+    for (size_t i = 0; i < nw_checkpoint_n_tensors(c); i++) {
+        const nw_ckpt_tensor *t = nw_checkpoint_at(c, i);
+        const uint64_t n = (uint64_t)t->n_rows * t->n_cols;
+        const unsigned bits = code_bits(t->format);
+        if (nw_role_is_norm(t->role)) {
+            continue;
+        }
+        total += n;
+        if (bits < NW_COUNT(weights)) {
+            weights[bits] += n;
+        }
+    }
+    for (unsigned b = 1; b < NW_COUNT(weights); b++) {
+        if (weights[b] > 0 && weights[b] >= total / 10) {
+            return b;
+        }
+    }
+    return 0;
+}
+
+static nw_status recorded_note(const nw_checkpoint *c, char **note, nw_error *err)
+{
+    char *path = nw_path_join(nw_checkpoint_path(c), "narrow.json");
+    const char *text = NULL;
+    json_t *doc = NULL;
+    nw_status st = NW_OK;
+
+    if (path == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "%s: no memory for a name", nw_checkpoint_path(c));
+    }
+    if (nw_file_exists(path)) {
+        st = nw_json_load(path, MAX_NOTE_FILE, &doc, err);
+        if (st == NW_OK) {
+            st = nw_json_opt_str(doc, path, "note", &text, err);
+        }
+        if (st == NW_OK && text != NULL && text[0] != '\0') {
+            *note = strdup(text);
+            st = *note != NULL ? NW_OK : nw_fail(err, NW_E_NOMEM, "%s: no memory", path);
+        }
+        json_decref(doc);
+    }
+    free(path);
+    return st;
+}
+
+nw_status nw_source_note(const nw_checkpoint *c, char **note, nw_error *err)
+{
+    const unsigned bits = nw_source_bits(c);
+    char text[64] = "";
+
+    *note = NULL;
+    if (nw_file_is_dir(nw_checkpoint_path(c))) {
+        const nw_status st = recorded_note(c, note, err);
+        if (st != NW_OK || *note != NULL) {
+            return st;
+        }
+    }
+    if (bits > 0) {
+        (void)snprintf(text, sizeof text, "made from published %u-bit weights", bits);
+    }
+    *note = strdup(text);
+    return *note != NULL ? NW_OK : nw_fail(err, NW_E_NOMEM, "no memory for a note");
+}
+
+json_t *nw_source_formats(const nw_checkpoint *c)
+{
+    json_t *out = json_object();
+
+    for (size_t i = 0; i < nw_checkpoint_n_tensors(c); i++) {
+        const char *name = nw_format_get(nw_checkpoint_at(c, i)->format)->name;
+        const json_int_t n = json_integer_value(json_object_get(out, name));
+        (void)json_object_set_new(out, name, json_integer(n + 1));
+    }
+    return out;
+}

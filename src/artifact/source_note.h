@@ -1,0 +1,21 @@
+/* What must be said about weights whose source is not full precision: kept in narrow.json of a
+ * converted folder, in the manifest of what is quantized from it, and in every report.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef NW_ARTIFACT_SOURCE_NOTE_H
+#define NW_ARTIFACT_SOURCE_NOTE_H
+
+#include "base/json.h"
+#include "model/checkpoint.h"
+
+/* Bits a weight of the narrowest quantized format that holds at least a tenth of the weights of all
+ * matrices; 0 when the checkpoint holds none but F32, F16 and BF16. */
+unsigned nw_source_bits(const nw_checkpoint *c);
+
+/* The note a result made from this checkpoint carries: what narrow.json of its folder says, else
+ * "made from published 4-bit weights", else "". The caller frees *note. */
+NW_MUST_USE nw_status nw_source_note(const nw_checkpoint *c, char **note, nw_error *err);
+
+/* {"Q4_1": 210, "F32": 61}: tensors by format; owned by the caller. */
+json_t *nw_source_formats(const nw_checkpoint *c);
+
+#endif

@@ -1,0 +1,218 @@
+/* Holds a native artifact to its manifest, tensor by tensor: what was written is read back with the
+ * reference decoder, so that a file of zeros, a wrong shape or a flipped bit has a name.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "artifact/artifact.h"
+#include "base/file.h"
+#include "model/safetensors.h"
+
+/* Sums are taken over the same values in the same order as when writing, by rows instead of by
+ * panels: they differ by rounding of a sum of n doubles, far below this. */
+#define REL_TOLERANCE 1e-9
+
+typedef struct {
+    const char *path;
+    nw_manifest manifest;
+    nw_safetensors *st;
+    nw_checkpoint *source; /* may be NULL */
+    nw_verify_fn report;
+    void *ctx;
+    size_t n_bad;
+    char first[256]; /* name and problem of the first bad tensor */
+} verifier;
+
+static bool problem(char *buf, size_t n, const char *fmt, ...) NW_PRINTF(3, 4);
+
+/* Writes a sentence and returns false. */
+static bool problem(char *buf, size_t n, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(buf, n, fmt, args);
+    va_end(args);
+    return false;
+}
+
+static bool close_to(double a, double b)
+{
+    return fabs(a - b) <= REL_TOLERANCE * fmax(fabs(a), fabs(b));
+}
+
+static bool check_bytes(const nw_manifest_tensor *t, const nw_st_tensor *st, char *why, size_t n)
+{
+    nw_error err = {0};
+    nw_digest found = {0};
+
+    if (st == NULL) {
+        return problem(why, n, "missing from model.safetensors");
+    }
+    if (st->n_bytes != t->n_bytes || st->format != (t->is_vector ? NW_FMT_F32 : NW_FMT_U8)) {
+        return problem(why, n, "%zu bytes of %s, the manifest says %llu", st->n_bytes,
+                       nw_format_get(st->format)->name, (unsigned long long)t->n_bytes);
+    }
+    if (nw_digest_bytes(st->data, st->n_bytes, &found, &err) != NW_OK) {
+        return problem(why, n, "%s", err.message);
+    }
+    if (strcmp(found.hex, t->sha256.hex) != 0) {
+        return problem(why, n, "its bytes have sha256 %.12s, the manifest says %.12s", found.hex,
+                       t->sha256.hex);
+    }
+    return true;
+}
+
+static void decode_row(const nw_manifest_tensor *t, const uint8_t *data, uint32_t row, float *out)
+{
+    if (t->is_vector) {
+        memcpy(out, data, (size_t)t->n_cols * sizeof *out);
+    } else {
+        nw_panel_unpack_row(t->type, data, t->n_cols, row, out);
+    }
+}
+
+/* Adds up the error against the source, or against the decoded values themselves without one. */
+static bool sum_values(const verifier *v, const nw_manifest_tensor *t, const uint8_t *data,
+                       float *row, float *src, nw_tensor_error *e, char *why, size_t n)
+{
+    const nw_ckpt_tensor *st =
+        v->source == NULL ? NULL : nw_checkpoint_find(v->source, t->role, t->layer);
+    nw_error err = {0};
+
+    if (v->source != NULL && (st == NULL || st->n_rows != t->n_rows || st->n_cols != t->n_cols)) {
+        return problem(why, n, "the source has no such tensor of this shape");
+    }
+    for (uint32_t r = 0; r < t->n_rows; r++) {
+        decode_row(t, data, r, row);
+        for (uint32_t k = 0; k < t->n_cols; k++) {
+            if (!isfinite(row[k])) {
+                return problem(why, n, "row %u column %u decodes to a value that is not finite",
+                               (unsigned)r, (unsigned)k);
+            }
+        }
+        if (st != NULL && nw_checkpoint_read_f32(v->source, st, r, 1, src, &err) != NW_OK) {
+            return problem(why, n, "%s", err.message);
+        }
+        nw_tensor_error_measure(e, st != NULL ? src : row, row, t->n_cols);
+    }
+    return true;
+}
+
+static bool check_sums(const verifier *v, const nw_manifest_tensor *t, const nw_tensor_error *e,
+                       char *why, size_t n)
+{
+    const double count = fmax(1, (double)e->n);
+    const double share = (double)e->n_nonzero / count;
+    const double rms = sqrt(e->sum_out_sq / count);
+    const double sqnr = nw_tensor_error_sqnr_db(e);
+
+    if (!close_to(share, t->nonzero_share)) {
+        return problem(why, n, "%.4f of its values are not zero, the manifest says %.4f", share,
+                       t->nonzero_share);
+    }
+    if (!close_to(rms, t->rms)) {
+        return problem(why, n, "its rms is %.9g, the manifest says %.9g", rms, t->rms);
+    }
+    if (v->source == NULL) {
+        return true;
+    }
+    if (isinf(sqnr) != isinf(t->sqnr_db) || (isfinite(sqnr) && !close_to(sqnr, t->sqnr_db))) {
+        return problem(why, n, "SQNR %.4f dB against the source, the manifest says %.4f", sqnr,
+                       t->sqnr_db);
+    }
+    if (!close_to(e->max_abs_err, t->max_abs_err)) {
+        return problem(why, n, "largest error %.9g against the source, the manifest says %.9g",
+                       e->max_abs_err, t->max_abs_err);
+    }
+    return true;
+}
+
+static bool check_values(const verifier *v, const nw_manifest_tensor *t, const uint8_t *data,
+                         char *why, size_t n)
+{
+    float *row = calloc(t->n_cols, sizeof *row);
+    float *src = calloc(t->n_cols, sizeof *src);
+    nw_tensor_error e = {0};
+    bool ok = false;
+
+    if (row == NULL || src == NULL) {
+        ok = problem(why, n, "no memory for a row of %u values", (unsigned)t->n_cols);
+    } else {
+        ok = sum_values(v, t, data, row, src, &e, why, n) && check_sums(v, t, &e, why, n);
+    }
+    free(row);
+    free(src);
+    return ok;
+}
+
+static void check_tensor(verifier *v, const nw_manifest_tensor *t)
+{
+    const nw_st_tensor *st = nw_st_find(v->st, t->name);
+    char why[192] = "";
+    const bool ok =
+        check_bytes(t, st, why, sizeof why) && check_values(v, t, st->data, why, sizeof why);
+
+    if (!ok && v->n_bad++ == 0) {
+        (void)snprintf(v->first, sizeof v->first, "'%.60s': %s", t->name, why);
+    }
+    if (v->report != NULL) {
+        v->report(v->ctx, t, ok ? NULL : why);
+    }
+}
+
+static nw_status open_parts(verifier *v, const char *source, nw_error *err)
+{
+    char *manifest = nw_path_join(v->path, "manifest.json");
+    nw_status st = manifest != NULL ? nw_manifest_load(manifest, &v->manifest, err)
+                                    : nw_fail(err, NW_E_NOMEM, "%s: no memory", v->path);
+
+    free(manifest);
+    if (st == NW_OK) {
+        st = nw_st_open(v->path, &v->st, err);
+    }
+    if (st == NW_OK && source != NULL) {
+        st = nw_checkpoint_open(source, &v->source, err);
+    }
+    return st;
+}
+
+/* The engine's own door: config, completeness, shapes, alignment. */
+static nw_status open_whole(const char *path, nw_error *err)
+{
+    nw_artifact *a = NULL;
+    const nw_status st = nw_artifact_open(path, &a, err);
+
+    nw_artifact_close(a);
+    return st;
+}
+
+nw_status nw_artifact_verify(const char *path, const char *source, nw_verify_fn report, void *ctx,
+                             nw_error *err)
+{
+    verifier v = {.path = path, .report = report, .ctx = ctx};
+    nw_status st = open_parts(&v, source, err);
+
+    if (st != NW_OK) {
+        goto out;
+    }
+    for (size_t i = 0; i < v.manifest.n_tensors; i++) {
+        check_tensor(&v, &v.manifest.tensors[i]);
+    }
+    if (v.n_bad > 0) {
+        st = nw_fail(err, NW_E_FORMAT, "%s: %zu of %zu tensors are at fault, first %s", path,
+                     v.n_bad, v.manifest.n_tensors, v.first);
+    } else if (nw_st_n_tensors(v.st) != v.manifest.n_tensors) {
+        st = nw_fail(err, NW_E_FORMAT, "%s: %zu tensors in model.safetensors, %zu in the manifest",
+                     path, nw_st_n_tensors(v.st), v.manifest.n_tensors);
+    } else {
+        st = open_whole(path, err);
+    }
+out:
+    nw_checkpoint_close(v.source);
+    nw_st_close(v.st);
+    nw_manifest_release(&v.manifest);
+    return st;
+}

@@ -1,0 +1,230 @@
+/* The streaming writer of native artifacts: see writer.h.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "artifact/writer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "artifact/artifact.h"
+#include "artifact/folder.h"
+#include "artifact/hf_files.h"
+#include "base/file.h"
+#include "model/safetensors.h"
+
+#define DATA_ALIGNMENT 4096 /* a page: sections can be mapped and dropped alone */
+
+struct nw_artifact_writer {
+    nw_folder folder;
+    nw_manifest manifest;
+    nw_st_writer *st;
+    nw_sha256 hash;
+    size_t current;     /* tensor being written */
+    uint64_t n_written; /* bytes of it */
+};
+
+static void declare(const nw_manifest_tensor *t, nw_st_decl *d)
+{
+    *d = (nw_st_decl){.name = t->name, .format = t->is_vector ? NW_FMT_F32 : NW_FMT_U8};
+    if (t->is_vector) {
+        d->n_dims = 1;
+        d->dims[0] = t->n_cols;
+    } else {
+        d->n_dims = 2;
+        d->dims[0] = nw_panel_count(t->n_rows);
+        d->dims[1] = t->n_bytes / d->dims[0];
+    }
+}
+
+/* Sizes follow from types and shapes; a vector before a matrix would leave the matrix unaligned. */
+static nw_status size_tensors(nw_manifest *m, nw_error *err)
+{
+    bool vectors = false;
+
+    for (size_t i = 0; i < m->n_tensors; i++) {
+        nw_manifest_tensor *t = &m->tensors[i];
+        size_t n = 0;
+        const bool fits = t->is_vector ? nw_size_mul(t->n_cols, sizeof(float), &n)
+                                       : nw_panel_tensor_bytes(t->type, t->n_rows, t->n_cols, &n);
+        if (!fits || (vectors && !t->is_vector)) {
+            return nw_fail(err, NW_E_RANGE, "tensor '%s': %s", t->name,
+                           fits ? "a matrix after vectors" : "its size does not fit an address");
+        }
+        vectors = t->is_vector;
+        t->n_bytes = n;
+    }
+    return NW_OK;
+}
+
+static nw_status open_weights(nw_artifact_writer *w, nw_error *err)
+{
+    static const char *const metadata[] = {"narrow", "16-row panels, see manifest.json", NULL};
+    nw_st_decl *decls = calloc(w->manifest.n_tensors + 1, sizeof *decls);
+    char *path = nw_path_join(w->folder.tmp, "model.safetensors");
+    nw_status st = NW_OK;
+
+    if (decls == NULL || path == NULL) {
+        st = nw_fail(err, NW_E_NOMEM, "no memory for %zu tensors", w->manifest.n_tensors);
+        goto out;
+    }
+    for (size_t i = 0; i < w->manifest.n_tensors; i++) {
+        declare(&w->manifest.tensors[i], &decls[i]);
+    }
+    st = nw_st_writer_open(path, decls, w->manifest.n_tensors, metadata, DATA_ALIGNMENT, &w->st,
+                           err);
+out:
+    free(decls);
+    free(path);
+    return st;
+}
+
+nw_status nw_artifact_writer_open(const nw_artifact_target *target, nw_manifest *manifest,
+                                  nw_artifact_writer **out, nw_error *err)
+{
+    nw_artifact_writer *w = calloc(1, sizeof *w);
+    nw_status st = NW_OK;
+
+    *out = NULL;
+    if (w == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "%s: no memory for a writer", target->path);
+    }
+    w->manifest = *manifest;
+    *manifest = (nw_manifest){0};
+    st = size_tensors(&w->manifest, err);
+    if (st == NW_OK) {
+        st = nw_folder_open(&w->folder, target->path, target->replace, err);
+    }
+    if (st == NW_OK) {
+        st = nw_hf_files_write(target->source, w->folder.tmp, "bfloat16", !target->no_tokenizer,
+                               err);
+    }
+    if (st == NW_OK) {
+        st = open_weights(w, err);
+    }
+    if (st == NW_OK) {
+        st = nw_sha256_init(&w->hash, err);
+    }
+    if (st != NW_OK) {
+        nw_artifact_writer_close(w);
+        return st;
+    }
+    *out = w;
+    return NW_OK;
+}
+
+nw_status nw_artifact_writer_add(nw_artifact_writer *w, const void *bytes, size_t n, nw_error *err)
+{
+    const nw_manifest_tensor *t = &w->manifest.tensors[w->current];
+
+    nw_sha256_add(&w->hash, bytes, n);
+    w->n_written += n;
+    return nw_st_writer_write(w->st, t->name, bytes, n, err);
+}
+
+nw_status nw_artifact_writer_end_tensor(nw_artifact_writer *w, const nw_tensor_error *e,
+                                        nw_error *err)
+{
+    nw_manifest_tensor *t = &w->manifest.tensors[w->current];
+
+    if (w->n_written != t->n_bytes) {
+        return nw_fail(err, NW_E_RANGE, "tensor '%s' got %llu bytes, it has %llu", t->name,
+                       (unsigned long long)w->n_written, (unsigned long long)t->n_bytes);
+    }
+    t->sha256 = nw_sha256_end(&w->hash);
+    t->sqnr_db = nw_tensor_error_sqnr_db(e);
+    t->max_abs_err = e->max_abs_err;
+    t->nonzero_share = (double)e->n_nonzero / fmax(1, (double)e->n);
+    t->rms = sqrt(e->sum_out_sq / fmax(1, (double)e->n));
+    w->current++;
+    w->n_written = 0;
+    return nw_sha256_init(&w->hash, err);
+}
+
+/* Bits of a code, without scales and padding. */
+static double code_bits(nw_panel_type type)
+{
+    static const double bits[] = {
+        [NW_PANEL_F32] = 32, [NW_PANEL_BF16] = 16, [NW_PANEL_INT8] = 8, [NW_PANEL_INT4] = 4};
+    return bits[type.kind];
+}
+
+static void count_bits(nw_manifest *m)
+{
+    double n_all = 0;
+    double n_targeted = 0;
+    double bytes_all = 0;
+    double bytes_targeted = 0;
+    double code = 0;
+
+    for (size_t i = 0; i < m->n_tensors; i++) {
+        const nw_manifest_tensor *t = &m->tensors[i];
+        const double n = (double)t->n_rows * t->n_cols;
+        n_all += n;
+        bytes_all += (double)t->n_bytes;
+        if (t->targeted) {
+            n_targeted += n;
+            bytes_targeted += (double)t->n_bytes;
+            code += n * code_bits(t->type);
+        }
+    }
+    m->nominal_bits = n_targeted > 0 ? code / n_targeted : 0;
+    m->target_bits = n_targeted > 0 ? 8 * bytes_targeted / n_targeted : 0;
+    m->effective_bits = 8 * bytes_all / fmax(1, n_all);
+}
+
+static nw_status write_manifest(const nw_artifact_writer *w, nw_error *err)
+{
+    char *path = nw_path_join(w->folder.tmp, "manifest.json");
+    char *text = nw_manifest_text(&w->manifest);
+    nw_status st = NW_OK;
+
+    if (path == NULL || text == NULL) {
+        st = nw_fail(err, NW_E_NOMEM, "%s: no memory for the manifest", w->folder.path);
+    } else {
+        st = nw_file_write(path, text, strlen(text), err);
+    }
+    free(path);
+    free(text);
+    return st;
+}
+
+nw_status nw_artifact_writer_commit(nw_artifact_writer *w, nw_error *err)
+{
+    nw_status st = NW_OK;
+
+    if (w->current != w->manifest.n_tensors) {
+        return nw_fail(err, NW_E_RANGE, "%s: %zu of %zu tensors were written", w->folder.path,
+                       w->current, w->manifest.n_tensors);
+    }
+    st = nw_st_writer_commit(w->st, err);
+    if (st == NW_OK) {
+        count_bits(&w->manifest);
+        st = nw_manifest_seal(&w->manifest, err);
+    }
+    if (st == NW_OK) {
+        st = write_manifest(w, err);
+    }
+    if (st == NW_OK) {
+        st = nw_artifact_verify(w->folder.tmp, NULL, NULL, NULL, err);
+    }
+    return st == NW_OK ? nw_folder_commit(&w->folder, err) : st;
+}
+
+nw_manifest nw_artifact_writer_take_manifest(nw_artifact_writer *w)
+{
+    const nw_manifest m = w->manifest;
+
+    w->manifest = (nw_manifest){0};
+    return m;
+}
+
+void nw_artifact_writer_close(nw_artifact_writer *w)
+{
+    if (w != NULL) {
+        nw_st_writer_close(w->st);
+        nw_sha256_release(&w->hash);
+        nw_folder_close(&w->folder);
+        nw_manifest_release(&w->manifest);
+        free(w);
+    }
+}

@@ -1,0 +1,175 @@
+/* Recipes: the table of built-in ones, the YAML reader, and the resolution against a checkpoint.
+ * Resolution looks at names and shapes only, and reports everything it finds wrong at once.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "quant/recipe.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/yaml.h"
+#include "quant/recipe_parts.h"
+
+/* The linear layers of every decoder narrow reads, by leaf name. */
+#define LINEARS "model\\.layers\\.\\d+\\.(self_attn|mlp)\\.\\w+_proj"
+
+#define BF16                  \
+    {                         \
+        .kind = NW_PANEL_BF16 \
+    }
+#define INT4(g)                             \
+    {                                       \
+        .kind = NW_PANEL_INT4, .group = (g) \
+    }
+#define INT4Z(g)                                                \
+    {                                                           \
+        .kind = NW_PANEL_INT4, .group = (g), .zero_point = true \
+    }
+
+static const struct builtin {
+    const char *name;
+    nw_panel_type type;
+    bool a8;
+    const char *help;
+} builtins[] = {
+    {"bf16", BF16, false, "BF16 weights: the baseline"},
+    {"int8-w8a8",
+     {.kind = NW_PANEL_INT8},
+     true,
+     "INT8 weights, one scale a row; INT8 activations, one scale a token"},
+    {"int8-w8a16",
+     {.kind = NW_PANEL_INT8},
+     false,
+     "INT8 weights, one scale a row; BF16 activations"},
+    {"int4-g32", INT4(32), false, "INT4 weights in groups of 32, symmetric"},
+    {"int4-g64", INT4(64), false, "INT4 weights in groups of 64, symmetric"},
+    {"int4-g128", INT4(128), false, "INT4 weights in groups of 128, symmetric"},
+    {"int4-g32-zp", INT4Z(32), false, "INT4 weights in groups of 32 with zero points"},
+    {"int4-g64-zp", INT4Z(64), false, "INT4 weights in groups of 64 with zero points"},
+    {"int4-g128-zp", INT4Z(128), false, "INT4 weights in groups of 128 with zero points"},
+};
+
+const char *nw_recipe_builtin(size_t i, const char **help)
+{
+    if (i >= NW_COUNT(builtins)) {
+        return NULL;
+    }
+    if (help != NULL) {
+        *help = builtins[i].help;
+    }
+    return builtins[i].name;
+}
+
+nw_status nw_recipe_pattern_add(nw_recipe *r, nw_recipe_list *list, const char *where,
+                                const char *text, nw_panel_type type, nw_error *err)
+{
+    nw_recipe_pattern *p = &list->items[list->n];
+    int code = 0;
+    PCRE2_SIZE at = 0;
+    PCRE2_UCHAR why[128];
+
+    p->text = nw_arena_strndup(&r->arena, text, strlen(text));
+    p->type = type;
+    if (p->text == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "%s: no memory for a pattern", where);
+    }
+    p->code = pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED,
+                            PCRE2_ANCHORED | PCRE2_ENDANCHORED | PCRE2_UTF, &code, &at, NULL);
+    if (p->code == NULL) {
+        (void)pcre2_get_error_message(code, why, sizeof why);
+        return nw_fail(err, NW_E_FORMAT, "%s: pattern '%s': %s at character %zu", where, text,
+                       (const char *)why, (size_t)at);
+    }
+    list->n++;
+    return NW_OK;
+}
+
+static nw_status open_builtin(const struct builtin *b, nw_recipe *r, nw_error *err)
+{
+    r->name = nw_arena_strndup(&r->arena, b->name, strlen(b->name));
+    r->targets.items = nw_arena_array(&r->arena, 1, sizeof *r->targets.items);
+    if (r->name == NULL || r->targets.items == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "no memory for recipe '%s'", b->name);
+    }
+    r->a8 = b->a8;
+    r->rule = NW_SCALE_SEARCH;
+    r->keep = (nw_panel_type)BF16;
+    return nw_recipe_pattern_add(r, &r->targets, b->name, LINEARS, b->type, err);
+}
+
+static nw_status unknown_recipe(const char *spec, nw_error *err)
+{
+    char list[256] = "";
+    size_t n = 0;
+
+    for (size_t i = 0; i < NW_COUNT(builtins) && n < sizeof list; i++) {
+        n +=
+            (size_t)snprintf(list + n, sizeof list - n, "%s%s", i > 0 ? " " : "", builtins[i].name);
+    }
+    return nw_fail(err, NW_E_FORMAT, "recipe '%s' is neither a file nor one of: %s", spec, list);
+}
+
+nw_status nw_recipe_open(const char *spec, nw_recipe **out, nw_error *err)
+{
+    nw_recipe *r = calloc(1, sizeof *r);
+    const struct builtin *b = NULL;
+    nw_status st = NW_OK;
+
+    *out = NULL;
+    if (r == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "no memory for recipe '%s'", spec);
+    }
+    for (size_t i = 0; i < NW_COUNT(builtins); i++) {
+        if (strcmp(builtins[i].name, spec) == 0) {
+            b = &builtins[i];
+        }
+    }
+    if (b != NULL) {
+        st = open_builtin(b, r, err);
+    } else if (nw_file_exists(spec)) {
+        st = nw_recipe_load_yaml(spec, r, err);
+    } else {
+        st = unknown_recipe(spec, err);
+    }
+    if (st != NW_OK) {
+        nw_recipe_close(r);
+        return st;
+    }
+    *out = r;
+    return NW_OK;
+}
+
+static void list_release(nw_recipe_list *list)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        pcre2_code_free(list->items[i].code);
+    }
+}
+
+void nw_recipe_close(nw_recipe *r)
+{
+    if (r != NULL) {
+        list_release(&r->targets);
+        list_release(&r->ignored);
+        nw_arena_release(&r->arena);
+        free(r);
+    }
+}
+
+const char *nw_recipe_name(const nw_recipe *r)
+{
+    return r->name;
+}
+
+bool nw_recipe_a8(const nw_recipe *r)
+{
+    return r->a8;
+}
+
+nw_scale_rule nw_recipe_scale_rule(const nw_recipe *r)
+{
+    return r->rule;
+}

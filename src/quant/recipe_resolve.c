@@ -1,0 +1,219 @@
+/* A recipe against a checkpoint: names and shapes only, all mistakes at once, in the first moment.
+ * SPDX-License-Identifier: Apache-2.0 */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "quant/recipe_parts.h"
+
+#define MAX_MISTAKE_BYTES 900 /* of nw_error's message */
+#define MAX_LIST_BYTES    ((size_t)1 << 20)
+
+/* Patterns are matched against leaf names: without the ".weight" that every one ends in. */
+static size_t leaf_length(const char *name)
+{
+    static const char suffix[] = ".weight";
+    const size_t n = strlen(name);
+    const size_t s = sizeof suffix - 1;
+
+    return n > s && strcmp(name + n - s, suffix) == 0 ? n - s : n;
+}
+
+/* The first item that matches, or n. A match that exceeds PCRE2's limits is no match: the pattern
+ * then stands in the list of those that match nothing. */
+static size_t first_match(const nw_recipe_list *list, const char *name, pcre2_match_data *md)
+{
+    const size_t len = leaf_length(name);
+    size_t i = 0;
+
+    while (i < list->n &&
+           pcre2_match(list->items[i].code, (PCRE2_SPTR)name, len, 0, 0, md, NULL) < 0) {
+        i++;
+    }
+    return i;
+}
+
+static bool matches_any(const nw_recipe_pattern *p, const nw_checkpoint *c, pcre2_match_data *md)
+{
+    for (size_t i = 0; i < nw_checkpoint_n_tensors(c); i++) {
+        const nw_ckpt_tensor *t = nw_checkpoint_at(c, i);
+        if (!nw_role_is_norm(t->role) &&
+            pcre2_match(p->code, (PCRE2_SPTR)t->name, leaf_length(t->name), 0, 0, md, NULL) >= 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void check_patterns(const nw_recipe_list *list, const char *kind, const nw_checkpoint *c,
+                           pcre2_match_data *md, nw_buf *mistakes)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        if (!matches_any(&list->items[i], c, md)) {
+            (void)nw_buf_printf(mistakes,
+                                "%s pattern '%s' matches no matrix (patterns match whole leaf "
+                                "names, such as %.*s)\n",
+                                kind, list->items[i].text,
+                                (int)leaf_length(nw_checkpoint_at(c, 1)->name),
+                                nw_checkpoint_at(c, 1)->name);
+        }
+    }
+}
+
+static bool group_fits(const nw_recipe_choice *ch)
+{
+    return ch->is_vector || ch->type.group == 0 || ch->tensor->n_cols % ch->type.group == 0;
+}
+
+static bool same_kind(const nw_recipe_choice *a, const nw_recipe_choice *b)
+{
+    return a->tensor->role == b->tensor->role && a->tensor->n_cols == b->tensor->n_cols &&
+           a->type.kind == b->type.kind && a->type.group == b->type.group;
+}
+
+/* One line for all layers in which the same matrix has the same mistake. */
+static void check_groups(const nw_recipe_choice *choices, size_t n, nw_buf *mistakes)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t count = 0;
+        size_t first = i;
+        char type[32];
+        if (group_fits(&choices[i])) {
+            continue;
+        }
+        for (size_t k = 0; k < n; k++) {
+            if (!group_fits(&choices[k]) && same_kind(&choices[i], &choices[k])) {
+                first = k < first ? k : first;
+                count++;
+            }
+        }
+        if (first != i) {
+            continue; /* told already */
+        }
+        const nw_ckpt_tensor *t = choices[i].tensor;
+        (void)nw_buf_printf(mistakes, "%.*s%s: %u columns are no multiple of group %u (%s)",
+                            (int)leaf_length(t->name), t->name,
+                            count > 1 ? " and the same of other layers" : "", (unsigned)t->n_cols,
+                            (unsigned)choices[i].type.group, nw_panel_name(choices[i].type, type));
+        (void)nw_buf_printf(mistakes, ", %zu tensor%s; groups that fit:%s%s%s%s\n", count,
+                            count > 1 ? "s" : "", t->n_cols % 32 == 0 ? " 32" : "",
+                            t->n_cols % 64 == 0 ? " 64" : "", t->n_cols % 128 == 0 ? " 128" : "",
+                            t->n_cols % 32 != 0 ? " none" : "");
+    }
+}
+
+static void choose(const nw_recipe *r, const nw_ckpt_tensor *t, pcre2_match_data *md,
+                   nw_recipe_choice *out)
+{
+    *out = (nw_recipe_choice){.tensor = t, .type = r->keep, .why = "kept"};
+    if (nw_role_is_norm(t->role)) {
+        out->is_vector = true;
+        out->type = (nw_panel_type){.kind = NW_PANEL_F32};
+        return;
+    }
+    const size_t ignored = first_match(&r->ignored, t->name, md);
+    if (ignored < r->ignored.n) {
+        out->why = r->ignored.items[ignored].text;
+        return;
+    }
+    const size_t target = first_match(&r->targets, t->name, md);
+    if (target < r->targets.n) {
+        out->targeted = true;
+        out->type = r->targets.items[target].type;
+        out->why = r->targets.items[target].text;
+    }
+}
+
+static size_t count_lines(const nw_buf *b)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < b->len; i++) {
+        n += b->data[i] == '\n';
+    }
+    return n;
+}
+
+/* Whole lines, as many as fit the message. */
+static nw_status fail_with(const nw_recipe *r, const nw_buf *mistakes, nw_error *err)
+{
+    size_t n = mistakes->len;
+
+    if (n > MAX_MISTAKE_BYTES) {
+        n = MAX_MISTAKE_BYTES;
+        while (n > 0 && mistakes->data[n - 1] != '\n') {
+            n--;
+        }
+    }
+    return nw_fail(err, NW_E_FORMAT, "recipe '%s' does not fit the model, %zu mistake%s:\n%.*s",
+                   r->name, count_lines(mistakes), count_lines(mistakes) > 1 ? "s" : "",
+                   n > 0 ? (int)n - 1 : 0, mistakes->data);
+}
+
+nw_status nw_recipe_resolve(const nw_recipe *r, const nw_checkpoint *c, nw_recipe_choice **out,
+                            size_t *n, nw_buf *mistakes, nw_error *err)
+{
+    const size_t n_tensors = nw_checkpoint_n_tensors(c);
+    nw_recipe_choice *choices = calloc(n_tensors + 1, sizeof *choices);
+    pcre2_match_data *md = pcre2_match_data_create(8, NULL);
+    nw_buf found = {0};
+    nw_status st = NW_OK;
+
+    nw_buf_init(&found, MAX_LIST_BYTES);
+    if (choices == NULL || md == NULL) {
+        st = nw_fail(err, NW_E_NOMEM, "no memory to resolve recipe '%s'", r->name);
+        goto out;
+    }
+    check_patterns(&r->targets, "target", c, md, &found);
+    check_patterns(&r->ignored, "ignore", c, md, &found);
+    for (size_t i = 0; i < n_tensors; i++) {
+        choose(r, nw_checkpoint_at(c, i), md, &choices[i]);
+    }
+    check_groups(choices, n_tensors, &found);
+    if (found.len > 0) {
+        st = fail_with(r, &found, err);
+        if (mistakes != NULL) {
+            (void)nw_buf_add(mistakes, found.data, found.len);
+        }
+        goto out;
+    }
+    *out = choices;
+    *n = n_tensors;
+    choices = NULL;
+out:
+    free(choices);
+    pcre2_match_data_free(md);
+    nw_buf_release(&found);
+    return st;
+}
+
+static json_t *list_json(const nw_recipe_list *list, bool with_type)
+{
+    json_t *out = json_array();
+    char type[32];
+
+    for (size_t i = 0; i < list->n; i++) {
+        json_t *item = with_type ? json_pack("{s:s, s:s}", "match", list->items[i].text, "weights",
+                                             nw_panel_name(list->items[i].type, type))
+                                 : json_string(list->items[i].text);
+        (void)json_array_append_new(out, item);
+    }
+    return out;
+}
+
+json_t *nw_recipe_json(const nw_recipe *r, const nw_recipe_choice *choices, size_t n)
+{
+    json_t *kept = json_array();
+    char type[32];
+
+    for (size_t i = 0; i < n; i++) {
+        if (!choices[i].targeted && !choices[i].is_vector) {
+            (void)json_array_append_new(kept, json_string(choices[i].tensor->name));
+        }
+    }
+    return json_pack("{s:s, s:s, s:o, s:o, s:s, s:o}", "activations", r->a8 ? "a8" : "a16", "scale",
+                     r->rule == NW_SCALE_SEARCH ? "search" : "absmax", "targets",
+                     list_json(&r->targets, true), "ignore", list_json(&r->ignored, false), "keep",
+                     nw_panel_name(r->keep, type), "kept_tensors", kept);
+}

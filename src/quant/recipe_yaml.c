@@ -1,0 +1,192 @@
+/* A recipe from a YAML file. Every mistake is collected with its line and column; the message
+ * carries as many as fit.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/yaml.h"
+#include "quant/recipe_parts.h"
+
+#define MAX_MISTAKE_BYTES 900 /* of nw_error's message */
+
+typedef struct {
+    const nw_yaml *yaml;
+    nw_recipe *recipe;
+    nw_buf mistakes;
+} reader;
+
+static void mistake(reader *rd, const char *pointer, const char *fmt, ...) NW_PRINTF(3, 4);
+
+static void mistake(reader *rd, const char *pointer, const char *fmt, ...)
+{
+    char where[256];
+    char what[256];
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(what, sizeof what, fmt, args);
+    va_end(args);
+    (void)nw_buf_printf(&rd->mistakes, "%s%s: %s", rd->mistakes.len > 0 ? "\n" : "",
+                        nw_yaml_where(rd->yaml, pointer, where, sizeof where), what);
+}
+
+static void read_keys(reader *rd, const json_t *root)
+{
+    static const char *const known[] = {"name",    "activations", "scale",
+                                        "targets", "ignore",      "keep"};
+    const char *key = NULL;
+    json_t *value = NULL;
+    char pointer[128];
+
+    json_object_foreach((json_t *)(uintptr_t)root, key, value)
+    {
+        size_t i = 0;
+        while (i < NW_COUNT(known) && strcmp(known[i], key) != 0) {
+            i++;
+        }
+        if (i == NW_COUNT(known)) {
+            (void)snprintf(pointer, sizeof pointer, "/%.100s", key);
+            mistake(rd, pointer,
+                    "unknown key '%.60s' (known: name activations scale targets "
+                    "ignore keep)",
+                    key);
+        }
+    }
+}
+
+/* One of two words; `first` where the key is absent. Returns whether it is the second. */
+static bool read_choice(reader *rd, const json_t *root, const char *key, const char *first,
+                        const char *second)
+{
+    const json_t *v = json_object_get(root, key);
+    const char *s = json_string_value(v);
+    char pointer[64];
+
+    if (v == NULL || (s != NULL && strcmp(s, first) == 0)) {
+        return false;
+    }
+    if (s != NULL && strcmp(s, second) == 0) {
+        return true;
+    }
+    (void)snprintf(pointer, sizeof pointer, "/%s", key);
+    mistake(rd, pointer, "'%s' is '%.60s', must be %s or %s", key, s != NULL ? s : "not a word",
+            first, second);
+    return false;
+}
+
+static void add_pattern(reader *rd, nw_recipe_list *list, const char *pointer, const char *text,
+                        nw_panel_type type)
+{
+    nw_error err = {0};
+    char where[256];
+
+    (void)nw_yaml_where(rd->yaml, pointer, where, sizeof where);
+    if (nw_recipe_pattern_add(rd->recipe, list, where, text, type, &err) != NW_OK) {
+        (void)nw_buf_printf(&rd->mistakes, "%s%s", rd->mistakes.len > 0 ? "\n" : "", err.message);
+    }
+}
+
+static void read_target(reader *rd, const json_t *item, size_t i)
+{
+    const char *match = json_string_value(json_object_get(item, "match"));
+    const char *weights = json_string_value(json_object_get(item, "weights"));
+    nw_panel_type type = {.kind = NW_PANEL_BF16};
+    char pointer[64];
+
+    (void)snprintf(pointer, sizeof pointer, "/targets/%zu", i);
+    if (match == NULL || weights == NULL || json_object_size(item) != 2) {
+        mistake(rd, pointer, "a target is {match: PATTERN, weights: TYPE} and nothing else");
+        return;
+    }
+    if (!nw_panel_parse(weights, &type)) {
+        mistake(rd, pointer,
+                "unknown weights '%.60s' (f32, bf16, int8, int4-g32, int4-g64-zp, ...)", weights);
+        return;
+    }
+    add_pattern(rd, &rd->recipe->targets, pointer, match, type);
+}
+
+static nw_status read_lists(reader *rd, const json_t *root, nw_error *err)
+{
+    nw_recipe *r = rd->recipe;
+    const json_t *targets = json_object_get(root, "targets");
+    const json_t *ignored = json_object_get(root, "ignore");
+    const size_t n_targets = json_array_size(targets);
+    const size_t n_ignored = json_array_size(ignored);
+    char pointer[64];
+
+    /* one more than needed, since an array of nothing is no memory */
+    r->targets.items = nw_arena_array(&r->arena, n_targets + 1, sizeof *r->targets.items);
+    r->ignored.items = nw_arena_array(&r->arena, n_ignored + 1, sizeof *r->ignored.items);
+    if (r->targets.items == NULL || r->ignored.items == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "%s: no memory for %zu patterns", nw_yaml_path(rd->yaml),
+                       n_targets + n_ignored);
+    }
+    if (n_targets == 0) {
+        mistake(rd, "/targets", "'targets' is missing or empty");
+    }
+    if (ignored != NULL && !json_is_array(ignored)) {
+        mistake(rd, "/ignore", "'ignore' is not a list of patterns");
+    }
+    for (size_t i = 0; i < n_targets; i++) {
+        read_target(rd, json_array_get(targets, i), i);
+    }
+    for (size_t i = 0; i < n_ignored; i++) {
+        const char *text = json_string_value(json_array_get(ignored, i));
+        (void)snprintf(pointer, sizeof pointer, "/ignore/%zu", i);
+        if (text == NULL) {
+            mistake(rd, pointer, "an ignored pattern is a string");
+        } else {
+            add_pattern(rd, &r->ignored, pointer, text, r->keep);
+        }
+    }
+    return NW_OK;
+}
+
+/* The file's name without folder and ending, where it gives itself no name. */
+static const char *name_of(nw_recipe *r, const char *path, const json_t *root)
+{
+    const char *given = json_string_value(json_object_get(root, "name"));
+    const char *slash = strrchr(path, '/');
+    const char *base = given != NULL ? given : slash != NULL ? slash + 1 : path;
+    const size_t n = given != NULL ? strlen(given) : strcspn(base, ".");
+
+    return nw_arena_strndup(&r->arena, base, n);
+}
+
+nw_status nw_recipe_load_yaml(const char *path, nw_recipe *r, nw_error *err)
+{
+    nw_yaml *yaml = NULL;
+    reader rd = {.recipe = r};
+    nw_status st = nw_yaml_load(path, &yaml, err);
+
+    if (st != NW_OK) {
+        return st;
+    }
+    rd.yaml = yaml;
+    nw_buf_init(&rd.mistakes, 1 << 16);
+    const json_t *root = nw_yaml_root(yaml);
+    if (!json_is_object(root)) {
+        st = nw_fail(err, NW_E_FORMAT, "%s: a recipe is a mapping with 'targets'", path);
+        goto out;
+    }
+    read_keys(&rd, root);
+    r->name = name_of(r, path, root);
+    r->a8 = read_choice(&rd, root, "activations", "a16", "a8");
+    r->rule =
+        read_choice(&rd, root, "scale", "search", "absmax") ? NW_SCALE_ABSMAX : NW_SCALE_SEARCH;
+    r->keep = (nw_panel_type){
+        .kind = read_choice(&rd, root, "keep", "bf16", "f32") ? NW_PANEL_F32 : NW_PANEL_BF16};
+    st = read_lists(&rd, root, err);
+    if (st == NW_OK && rd.mistakes.len > 0) {
+        st = nw_fail(err, NW_E_FORMAT, "%.*s", MAX_MISTAKE_BYTES, rd.mistakes.data);
+    }
+    if (st == NW_OK && r->name == NULL) {
+        st = nw_fail(err, NW_E_NOMEM, "%s: no memory for its name", path);
+    }
+out:
+    nw_buf_release(&rd.mistakes);
+    nw_yaml_close(yaml);
+    return st;
+}
