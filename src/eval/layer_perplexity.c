@@ -1,0 +1,97 @@
+/* The perplexity layer: windows of a text through target and baseline, every token a row.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "eval/perplexity.h"
+#include "eval/session.h"
+#include "eval/summary.h"
+
+typedef struct {
+    nw_rec_token *rows; /* [n_scored] */
+    double *nll_base;   /* [n_scored]; NaN without a baseline */
+    size_t n;
+} collector;
+
+static nw_status collect(void *ctx, size_t window, uint32_t pos, const nw_divergence *d,
+                         nw_error *err)
+{
+    collector *c = ctx;
+
+    (void)err;
+    c->nll_base[c->n] = d->nll_base;
+    c->rows[c->n] = (nw_rec_token){.window = (int64_t)window,
+                                   .pos = pos,
+                                   .nll = d->nll,
+                                   .kl = d->kl,
+                                   .top1 = d->top1,
+                                   .rank_base = d->rank_base};
+    c->n++;
+    return NW_OK;
+}
+
+static json_t *settings_of(const nw_eval_session *s, const nw_windows *w, uint32_t n_ctx)
+{
+    const nw_digest tok = nw_tokenizer_hash(nw_engine_tokenizer(s->engine));
+    return json_pack("{s:s, s:i, s:i, s:I, s:s, s:s, s:s}", "cut", nw_cut_name(w->cut), "n_ctx",
+                     (int)n_ctx, "stride", (int)s->o->stride, "windows", (json_int_t)w->n, "text",
+                     w->data_hash.hex, "tokenizer", tok.hex, "baseline",
+                     s->base != NULL ? nw_artifact_hash(nw_engine_artifact(s->base)) : "none");
+}
+
+static nw_status measure(nw_eval_session *s, const nw_windows *w, nw_eval_run *run, json_t *out,
+                         nw_error *err)
+{
+    collector c = {.rows = calloc(w->n_scored, sizeof *c.rows),
+                   .nll_base = calloc(w->n_scored, sizeof *c.nll_base)};
+    nw_status st = NW_OK;
+
+    if (c.rows == NULL || c.nll_base == NULL) {
+        st = nw_fail(err, NW_E_NOMEM, "no memory for %llu tokens", (unsigned long long)w->n_scored);
+    }
+    st = st == NW_OK ? nw_perplexity_run(s->engine, s->base, w, collect, &c, err) : st;
+    if (st == NW_OK && s->record != NULL) {
+        st = nw_record_add_tokens(s->record, run->id, c.rows, c.n, err);
+    }
+    st = st == NW_OK ? nw_summary_tokens(c.rows, c.nll_base, c.n, out, err) : st;
+    free(c.rows);
+    free(c.nll_base);
+    return st;
+}
+
+nw_status nw_eval_perplexity(nw_eval_session *s, nw_error *err)
+{
+    const nw_window_options wo = {.path = s->o->text,
+                                  .n_ctx = s->o->n_ctx > 0 ? s->o->n_ctx : 512,
+                                  .stride = s->o->stride,
+                                  .max_windows = s->o->max_windows};
+    const uint32_t limit = nw_engine_get_facts(s->engine)->n_ctx;
+    nw_windows w;
+    nw_eval_run run;
+
+    if (wo.n_ctx > limit) {
+        return nw_fail(err, NW_E_RANGE, "context of %u tokens, the model's limit is %u", wo.n_ctx,
+                       limit);
+    }
+    if (nw_windows_open(nw_engine_tokenizer(s->engine), &wo, &w, err) != NW_OK) {
+        return err->code;
+    }
+    json_t *settings = settings_of(s, &w, wo.n_ctx);
+    json_t *out = json_pack("{s:s, s:I, s:I}", "cut", nw_cut_name(w.cut), "windows",
+                            (json_int_t)w.n, "tokens_scored", (json_int_t)w.n_scored);
+    nw_status st = nw_eval_run_begin(s, "perplexity", settings, w.data_hash.hex, &run, err);
+    if (st == NW_OK && run.reused) {
+        (void)json_object_set_new(out, "reused_run", json_integer(run.id));
+    } else if (st == NW_OK) {
+        st = nw_eval_run_end(&run, measure(s, &w, &run, out, err), err);
+    }
+    if (st == NW_OK) {
+        (void)json_object_update(s->out, out); /* "perplexity" stands at the top, for scripts */
+    }
+    json_decref(out);
+    json_decref(settings);
+    nw_windows_release(&w);
+    return st;
+}

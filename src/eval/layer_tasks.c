@@ -1,0 +1,214 @@
+/* The task layers: a choice suite by likelihood, a generate suite by graded answers. They differ in
+ * how rows come about; suite, settings, run and summary are the same for both.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "eval/choice.h"
+#include "eval/generate.h"
+#include "eval/session.h"
+#include "eval/summary.h"
+
+enum { NAME_MAX_BYTES = 256, PARALLEL = 16, GENERATE_CTX = 4096 };
+
+/* rows [n_items] with what they point to; details are owned strings, one an item, or NULL. */
+typedef struct {
+    nw_rec_item *rows;
+    char **details;
+    nw_choice_answers choices;
+    nw_gen_answer *answers;
+} task_rows;
+
+typedef nw_status (*measure_fn)(nw_eval_session *s, const nw_suite *suite, task_rows *t,
+                                nw_error *err);
+
+typedef struct {
+    nw_item_kind kind;
+    const char *layer; /* key of the summary, and first part of the run's suite name */
+    const char *scoring;
+    measure_fn measure;
+} task_layer;
+
+/* {"logprob": [..], "correct_by_sum", "n_context"}, or why there is no score. */
+static char *choice_details(const nw_item *it, const nw_choice_answer *a)
+{
+    json_t *row = NULL;
+
+    if (a->scored) {
+        json_t *lp = json_array();
+        for (uint32_t c = 0; c < it->n_choices; c++) {
+            (void)json_array_append_new(lp, json_real(a->logprob[c]));
+        }
+        row = json_pack("{s:o, s:b, s:i}", "logprob", lp, "correct_by_sum",
+                        a->best_sum == (int)it->answer, "n_context", (int)a->n_context);
+    } else {
+        row = json_pack("{s:s, s:i}", "not_scored", "longer than the context", "n_tokens",
+                        (int)a->n_tokens);
+    }
+    char *text = row == NULL ? NULL : nw_json_canonical(row);
+    json_decref(row);
+    return text;
+}
+
+/* The choice by likelihood a byte is the score: continuations differ in length. */
+static nw_status measure_choice(nw_eval_session *s, const nw_suite *suite, task_rows *t,
+                                nw_error *err)
+{
+    if (nw_choice_run(s->engine, suite, &t->choices, err) != NW_OK) {
+        return err->code;
+    }
+    for (size_t i = 0; i < suite->n_items; i++) {
+        const nw_item *it = &suite->items[i];
+        const nw_choice_answer *a = &t->choices.items[i];
+        const bool right = a->best_bytes == (int)it->answer;
+        t->details[i] = choice_details(it, a);
+        t->rows[i] = (nw_rec_item){.item_id = it->id,
+                                   .cluster = it->cluster,
+                                   .score = a->scored ? (double)right : (double)NAN,
+                                   .correct = a->scored ? right : -1,
+                                   .n_prompt = a->n_context,
+                                   .n_output = -1,
+                                   .output = a->scored ? it->choices[a->best_bytes] : NULL,
+                                   .expected = it->choices[it->answer],
+                                   .json = t->details[i]};
+    }
+    return NW_OK;
+}
+
+static nw_status open_target(const nw_eval_options *o, unsigned n_parallel, nw_target **out,
+                             nw_error *err)
+{
+    const nw_target_options t = {.n_threads = o->n_threads,
+                                 .tier = o->tier,
+                                 .kv = o->kv,
+                                 .act = o->act,
+                                 .api_key = o->api_key,
+                                 .model = o->model,
+                                 .n_ctx = GENERATE_CTX,
+                                 .max_seqs = n_parallel,
+                                 .max_retries = 3};
+    return nw_target_open(o->target, &t, out, err);
+}
+
+/* No answer is a wrong answer: a server that drops requests does not score higher for it. */
+static nw_status measure_generate(nw_eval_session *s, const nw_suite *suite, task_rows *t,
+                                  nw_error *err)
+{
+    const unsigned n_parallel = s->o->n_parallel > 0 ? s->o->n_parallel : PARALLEL;
+    nw_target *target = NULL;
+
+    if (open_target(s->o, n_parallel, &target, err) != NW_OK) {
+        return err->code;
+    }
+    const nw_status st = nw_generate_run(target, suite, n_parallel, s->o->seed, &t->answers, err);
+    nw_target_close(target);
+    for (size_t i = 0; i < suite->n_items && st == NW_OK; i++) {
+        const nw_gen_answer *a = &t->answers[i];
+        t->rows[i] = (nw_rec_item){.item_id = suite->items[i].id,
+                                   .cluster = suite->items[i].cluster,
+                                   .score = (double)a->correct,
+                                   .correct = a->correct,
+                                   .n_prompt = a->answered ? (int64_t)a->n_prompt : -1,
+                                   .n_output = a->answered ? (int64_t)a->n_output : -1,
+                                   .finish = nw_gen_finish_name(a->finish),
+                                   .output = a->answered ? a->text : a->error,
+                                   .expected = suite->items[i].expected};
+    }
+    return st;
+}
+
+static void release_rows(task_rows *t, size_t n)
+{
+    for (size_t i = 0; t->details != NULL && i < n; i++) {
+        free(t->details[i]);
+    }
+    free(t->details);
+    free(t->rows);
+    nw_choice_answers_release(&t->choices);
+    nw_gen_answers_free(t->answers, n);
+}
+
+static nw_status measure(nw_eval_session *s, const task_layer *layer, const nw_suite *suite,
+                         nw_eval_run *run, json_t *out, nw_error *err)
+{
+    const size_t n = suite->n_items;
+    task_rows t = {.rows = calloc(n, sizeof *t.rows), .details = calloc(n, sizeof *t.details)};
+    nw_status st = NW_OK;
+
+    if (t.rows == NULL || t.details == NULL) {
+        st = nw_fail(err, NW_E_NOMEM, "%s: no memory for %zu rows", suite->name, n);
+    }
+    st = st == NW_OK ? layer->measure(s, suite, &t, err) : st;
+    if (st == NW_OK && s->record != NULL) {
+        st = nw_record_add_items(s->record, run->id, t.rows, n, err);
+    }
+    if (st == NW_OK) {
+        nw_summary_items(t.rows, n, out);
+    }
+    release_rows(&t, n);
+    return st;
+}
+
+/* "choice:basics" for builtin:basics, "choice:arc.jsonl" for a path: the suite's name in the record
+ * must not hold a machine's folders. */
+static void suite_name(const char *layer, const char *spec, char *name, size_t n)
+{
+    const char *slash = strrchr(spec, '/');
+    const char *colon = strncmp(spec, "builtin:", 8) == 0 ? spec + 8 : spec;
+    (void)snprintf(name, n, "%s:%s", layer, slash != NULL ? slash + 1 : colon);
+}
+
+static json_t *settings_of(const nw_eval_session *s, const task_layer *layer, const nw_suite *suite)
+{
+    json_t *settings = json_pack("{s:s, s:s, s:s}", "layer", layer->layer, "items", suite->hash.hex,
+                                 "scoring", layer->scoring);
+    if (s->engine != NULL) {
+        const nw_digest tok = nw_tokenizer_hash(nw_engine_tokenizer(s->engine));
+        (void)json_object_set_new(settings, "tokenizer", json_string(tok.hex));
+    }
+    return settings;
+}
+
+static nw_status run_layer(nw_eval_session *s, const task_layer *layer, const char *spec,
+                           nw_error *err)
+{
+    nw_suite suite;
+    nw_eval_run run;
+    char name[NAME_MAX_BYTES];
+
+    if (nw_suite_open(spec, layer->kind, s->o->seed, s->o->max_items, &suite, err) != NW_OK) {
+        return err->code;
+    }
+    json_t *settings = settings_of(s, layer, &suite);
+    json_t *out = json_pack("{s:s, s:I}", "suite", spec, "items", (json_int_t)suite.n_items);
+    suite_name(layer->layer, spec, name, sizeof name);
+    nw_status st = nw_eval_run_begin(s, name, settings, suite.hash.hex, &run, err);
+    if (st == NW_OK && run.reused) {
+        (void)json_object_set_new(out, "reused_run", json_integer(run.id));
+    } else if (st == NW_OK) {
+        st = nw_eval_run_end(&run, measure(s, layer, &suite, &run, out, err), err);
+    }
+    if (st == NW_OK) {
+        (void)json_object_set(s->out, layer->layer, out);
+    }
+    json_decref(out);
+    json_decref(settings);
+    nw_suite_release(&suite);
+    return st;
+}
+
+nw_status nw_eval_choice(nw_eval_session *s, nw_error *err)
+{
+    static const task_layer layer = {NW_ITEM_CHOICE, "choice", "log-probability a byte",
+                                     measure_choice};
+    return run_layer(s, &layer, s->o->choice != NULL ? s->o->choice : "builtin:basics", err);
+}
+
+nw_status nw_eval_generate(nw_eval_session *s, nw_error *err)
+{
+    static const task_layer layer = {NW_ITEM_GENERATE, "generate", "greedy, graded",
+                                     measure_generate};
+    return run_layer(s, &layer, s->o->generate != NULL ? s->o->generate : "builtin:assistant", err);
+}

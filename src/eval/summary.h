@@ -1,0 +1,20 @@
+/* What a person wants to see of the rows just measured. decide computes its own from the record.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef NW_EVAL_SUMMARY_H
+#define NW_EVAL_SUMMARY_H
+
+#include <jansson.h>
+
+#include "record/record.h"
+
+/* Adds to `out`: perplexity with its 95 % interval (cluster bootstrap over windows), and, where rows
+ * carry a baseline, its perplexity, ln ratio, KL (mean, median, p99, max) and top-1 agreement.
+ * nll_base [n], NaN without a baseline. n_bytes of the whole text give bits per byte only where all
+ * of it was scored, so it is left to the caller's data and not reported here. */
+NW_MUST_USE nw_status nw_summary_tokens(const nw_rec_token *rows, const double *nll_base, size_t n,
+                                        json_t *out, nw_error *err);
+
+/* Adds accuracy with its Wilson interval, counts, finish reasons, mean output tokens. */
+void nw_summary_items(const nw_rec_item *rows, size_t n, json_t *out);
+
+#endif
