@@ -65,6 +65,10 @@ typedef struct nw_checkpoint nw_checkpoint;
 NW_MUST_USE nw_status nw_checkpoint_open(const char *path, nw_checkpoint **out, nw_error *err);
 void nw_checkpoint_close(nw_checkpoint *c);
 
+/* Files that hold tensors, in shard order. */
+uint32_t nw_checkpoint_n_files(const nw_checkpoint *c);
+const char *nw_checkpoint_file(const nw_checkpoint *c, uint32_t file); /* NULL past the last */
+
 nw_ckpt_kind nw_checkpoint_kind(const nw_checkpoint *c);
 const char *nw_ckpt_kind_name(nw_ckpt_kind kind); /* "gguf", "hf", "llama2.c" */
 const char *nw_checkpoint_path(const nw_checkpoint *c);

@@ -1,0 +1,547 @@
+/* The uniform view: sources are opened by kind, their tensors matched to roles, and everything an
+ * engine relies on is checked before the caller sees any of it. See checkpoint.h.
+ *
+ *   file or folder -> source (gguf | safetensors + config | llama2.c) -> role slots -> checks -> list
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "model/checkpoint.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "model/arch.h"
+#include "model/names.h"
+#include "model/safetensors.h"
+#include "model/sources.h"
+
+#define GLOBAL_ROLES ((size_t)NW_ROLE_ATTN_NORM) /* roles without a layer come first */
+#define LAYER_ROLES  ((size_t)NW_ROLE_COUNT - GLOBAL_ROLES)
+#define NAMES_SHOWN  5
+#define NAME_BYTES   128
+#define SHOW         96
+
+struct nw_checkpoint {
+    nw_ckpt_kind kind;
+    char *path;
+    nw_model_config config;
+    nw_gguf *gguf;
+    nw_safetensors *st;
+    nw_file file; /* of a llama2.c checkpoint */
+    nw_llama2c llama2c;
+    nw_ckpt_tensor *slots; /* GLOBAL_ROLES, then LAYER_ROLES a layer; name == NULL: empty */
+    size_t n_slots;
+    const nw_ckpt_tensor **list; /* the full slots in the order of the header */
+    size_t n_list, n_ignored;
+    size_t n_warned; /* ignored, and not expected to be there */
+    const char *first_unused;
+    nw_names names; /* HF names of GGUF tensors */
+};
+
+/* A tensor as its file gives it; dims in C order. */
+typedef struct {
+    const char *name;
+    nw_format_id format;
+    uint32_t n_dims;
+    uint64_t dims[NW_ST_MAX_DIMS];
+    const uint8_t *data;
+    uint32_t file;
+} source;
+
+const char *nw_ckpt_kind_name(nw_ckpt_kind kind)
+{
+    static const char *const names[] = {"gguf", "hf", "llama2.c"};
+    return names[kind];
+}
+
+static nw_naming naming(const nw_checkpoint *c)
+{
+    return c->kind == NW_CKPT_GGUF ? NW_NAMING_GGUF : NW_NAMING_HF;
+}
+
+static size_t n_sources(const nw_checkpoint *c)
+{
+    switch (c->kind) {
+    case NW_CKPT_GGUF:
+        return nw_gguf_n_tensors(c->gguf);
+    case NW_CKPT_HF:
+        return nw_st_n_tensors(c->st);
+    case NW_CKPT_LLAMA2C:
+        return c->llama2c.n_tensors;
+    }
+    return 0;
+}
+
+static source gguf_source(const nw_gguf_tensor *t)
+{
+    source s = {.name = t->name, .format = t->format, .data = t->data, .file = t->file};
+
+    s.n_dims = t->n_dims;
+    for (uint32_t d = 0; d < t->n_dims; d++) {
+        s.dims[d] = t->ne[t->n_dims - 1 - d];
+    }
+    return s;
+}
+
+static source st_source(const nw_st_tensor *t)
+{
+    source s = {.name = t->name, .format = t->format, .data = t->data, .file = t->file};
+
+    s.n_dims = t->n_dims;
+    memcpy(s.dims, t->dims, sizeof s.dims);
+    return s;
+}
+
+static source llama2c_source(const nw_llama2c_tensor *t)
+{
+    source s = {.name = t->name, .format = NW_FMT_F32, .data = t->data};
+
+    s.n_dims = t->vector ? 1 : 2;
+    s.dims[0] = t->vector ? t->n_cols : t->n_rows;
+    s.dims[1] = t->n_cols;
+    return s;
+}
+
+static source get_source(const nw_checkpoint *c, size_t i)
+{
+    switch (c->kind) {
+    case NW_CKPT_GGUF:
+        return gguf_source(nw_gguf_tensor_at(c->gguf, i));
+    case NW_CKPT_HF:
+        return st_source(nw_st_at(c->st, i));
+    case NW_CKPT_LLAMA2C:
+        return llama2c_source(&c->llama2c.tensors[i]);
+    }
+    return (source){0};
+}
+
+const char *nw_checkpoint_file(const nw_checkpoint *c, uint32_t file)
+{
+    switch (c->kind) {
+    case NW_CKPT_GGUF:
+        return nw_gguf_path(c->gguf, file);
+    case NW_CKPT_HF:
+        return nw_st_path(c->st, file);
+    case NW_CKPT_LLAMA2C:
+        return file == 0 ? c->path : NULL;
+    }
+    return NULL;
+}
+
+uint32_t nw_checkpoint_n_files(const nw_checkpoint *c)
+{
+    switch (c->kind) {
+    case NW_CKPT_GGUF:
+        return nw_gguf_n_files(c->gguf);
+    case NW_CKPT_HF:
+        return nw_st_n_files(c->st);
+    case NW_CKPT_LLAMA2C:
+        return 1;
+    }
+    return 0;
+}
+
+static size_t slot_index(nw_role role, int32_t layer)
+{
+    return role < NW_ROLE_ATTN_NORM
+               ? (size_t)role
+               : GLOBAL_ROLES + (size_t)layer * LAYER_ROLES + ((size_t)role - GLOBAL_ROLES);
+}
+
+static bool starts_with(const char *s, const char *prefix)
+{
+    return strncmp(s, prefix, strlen(prefix)) == 0;
+}
+
+static bool ends_with(const char *s, const char *suffix)
+{
+    const size_t n = strlen(s);
+    const size_t k = strlen(suffix);
+    return n >= k && strcmp(s + n - k, suffix) == 0;
+}
+
+/* Multimodal files wrap the text model; its tensors are looked up by their plain names. */
+static const char *plain_name(const char *name, char buf[NAME_BYTES])
+{
+    static const char *const wraps[][2] = {
+        {"language_model.model.", "model."},
+        {"model.language_model.", "model."},
+        {"language_model.lm_head.", "lm_head."},
+    };
+
+    for (size_t i = 0; i < NW_COUNT(wraps); i++) {
+        if (starts_with(name, wraps[i][0])) {
+            (void)snprintf(buf, NAME_BYTES, "%s%s", wraps[i][1], name + strlen(wraps[i][0]));
+            return buf;
+        }
+    }
+    return name;
+}
+
+/* Tensors that text generation does without: tables derived from the config, other modalities. */
+static bool may_ignore(const nw_checkpoint *c, const char *name)
+{
+    static const char *const prefixes[] = {"vision_tower.", "multi_modal_projector.",
+                                           "model.vision_tower.", "model.multi_modal_projector."};
+    bool known = strcmp(name, "rope_freqs.weight") == 0 || ends_with(name, ".rotary_emb.inv_freq");
+
+    for (size_t i = 0; i < NW_COUNT(prefixes); i++) {
+        known = known || (c->kind == NW_CKPT_HF && starts_with(name, prefixes[i]));
+    }
+    return known;
+}
+
+/* A tensor of a layer past the last one (multi-token prediction heads are stored so). */
+static bool beyond_layers(const nw_checkpoint *c, const char *name)
+{
+    const char *prefix = c->kind == NW_CKPT_GGUF ? "blk." : "model.layers.";
+
+    return starts_with(name, prefix) && name[strlen(prefix)] >= '0' &&
+           name[strlen(prefix)] <= '9' &&
+           strtoul(name + strlen(prefix), NULL, 10) >= c->config.n_layers;
+}
+
+static nw_status wrong_shape(const nw_checkpoint *c, const source *s, uint32_t rows, uint32_t cols,
+                             bool norm, nw_error *err)
+{
+    char shown[SHOW];
+    char found[160] = "";
+    char want[48];
+    size_t n = 0;
+
+    for (uint32_t d = 0; d < s->n_dims; d++) {
+        n += (size_t)snprintf(found + n, sizeof found - n, "%s%" PRIu64, d > 0 ? ", " : "",
+                              s->dims[d]);
+        n = n < sizeof found ? n : sizeof found - 1;
+    }
+    if (norm) {
+        (void)snprintf(want, sizeof want, "%" PRIu32, cols);
+    } else {
+        (void)snprintf(want, sizeof want, "%" PRIu32 ", %" PRIu32, rows, cols);
+    }
+    return nw_fail(err, NW_E_FORMAT, "%s: tensor '%s' has shape [%s], the config asks for [%s]",
+                   nw_checkpoint_file(c, s->file),
+                   nw_name_show(s->name, strlen(s->name), shown, sizeof shown), found, want);
+}
+
+/* What the file's conventions differ in from Hugging Face's, for this tensor. */
+static void set_conventions(const nw_checkpoint *c, nw_ckpt_tensor *t)
+{
+    const nw_arch *a = nw_arch_get(c->config.arch);
+    const bool pairs = c->kind == NW_CKPT_LLAMA2C || (c->kind == NW_CKPT_GGUF && a->gguf_pairs_qk);
+
+    if (pairs && (t->role == NW_ROLE_Q || t->role == NW_ROLE_K)) {
+        t->pair_half = c->config.d_head / 2;
+    }
+    if (c->kind == NW_CKPT_GGUF && nw_role_is_norm(t->role)) {
+        t->offset = a->gguf_norm_offset;
+    }
+}
+
+static nw_status fill_slot(nw_checkpoint *c, const source *s, nw_role role, int32_t layer,
+                           nw_error *err)
+{
+    nw_ckpt_tensor *t = &c->slots[slot_index(role, layer)];
+    const bool norm = nw_role_is_norm(role);
+    uint32_t rows = 0;
+    uint32_t cols = 0;
+
+    nw_role_shape(&c->config, role, &rows, &cols);
+    const bool fits = norm ? s->n_dims == 1 && s->dims[0] == cols
+                           : s->n_dims == 2 && s->dims[0] == rows && s->dims[1] == cols;
+    if (!fits) {
+        return wrong_shape(c, s, rows, cols, norm, err);
+    }
+    *t = (nw_ckpt_tensor){.name = s->name,
+                          .source = s->name,
+                          .role = role,
+                          .layer = layer,
+                          .format = s->format,
+                          .n_rows = rows,
+                          .n_cols = cols,
+                          .data = s->data,
+                          .file = s->file};
+    if (!nw_format_bytes(nw_format_get(s->format), cols, &t->row_bytes)) {
+        char shown[SHOW];
+        return nw_fail(err, NW_E_FORMAT, "%s: tensor '%s': rows of %" PRIu32 " are no whole blocks",
+                       nw_checkpoint_file(c, s->file),
+                       nw_name_show(s->name, strlen(s->name), shown, sizeof shown), cols);
+    }
+    set_conventions(c, t);
+    return NW_OK;
+}
+
+static nw_status place(nw_checkpoint *c, const source *s, nw_error *err)
+{
+    char buf[NAME_BYTES];
+    char shown[SHOW];
+    const char *name = c->kind == NW_CKPT_HF ? plain_name(s->name, buf) : s->name;
+    const nw_arch *a = nw_arch_get(c->config.arch);
+    nw_role role = NW_ROLE_EMBED;
+    int32_t layer = -1;
+    const bool known = nw_arch_match(a, naming(c), name, &role, &layer);
+
+    if (known && layer < (int32_t)c->config.n_layers && !(role == NW_ROLE_HEAD && c->config.tied)) {
+        if (c->slots[slot_index(role, layer)].name != NULL) {
+            return nw_fail(err, NW_E_FORMAT, "%s: tensor '%s' is there under two names",
+                           nw_checkpoint_file(c, s->file), name);
+        }
+        return fill_slot(c, s, role, layer, err);
+    }
+    if (!known && !may_ignore(c, name) && !beyond_layers(c, name)) {
+        return nw_fail(err, NW_E_UNSUPPORTED, "%s: tensor '%s' has no place in architecture %s",
+                       nw_checkpoint_file(c, s->file),
+                       nw_name_show(s->name, strlen(s->name), shown, sizeof shown), a->gguf_name);
+    }
+    if (!may_ignore(c, name) && c->n_warned++ == 0) {
+        c->first_unused = s->name;
+    }
+    c->n_ignored++;
+    return NW_OK;
+}
+
+/* One line, however many there are. */
+static void warn_unused(const nw_checkpoint *c)
+{
+    char shown[SHOW];
+
+    if (c->n_warned > 0) {
+        nw_log(NW_LOG_WARN,
+               "%s: %zu tensor%s no part of the %" PRIu32 " layers (or of a tied head) and not "
+               "used; the first: '%s'",
+               c->path, c->n_warned, c->n_warned == 1 ? " is" : "s are", c->config.n_layers,
+               nw_name_show(c->first_unused, strlen(c->first_unused), shown, sizeof shown));
+    }
+}
+
+/* Is this role to be filled in every layer (or once)? */
+static bool wanted(const nw_checkpoint *c, nw_role role)
+{
+    return nw_arch_tensor_name(nw_arch_get(c->config.arch), role, NW_NAMING_HF) != NULL &&
+           !(role == NW_ROLE_HEAD && c->config.tied);
+}
+
+/* Counts what is missing and lists the first names, in the spelling of the file. */
+static nw_status check_complete(const nw_checkpoint *c, nw_error *err)
+{
+    char text[NAMES_SHOWN * NAME_BYTES] = "";
+    size_t used = 0;
+    size_t n_missing = 0;
+
+    for (size_t i = 0; i < c->n_slots; i++) {
+        const bool global = i < GLOBAL_ROLES;
+        const size_t in_layers = global ? 0 : i - GLOBAL_ROLES;
+        const nw_role role = (nw_role)(global ? i : GLOBAL_ROLES + in_layers % LAYER_ROLES);
+        const int32_t layer = global ? -1 : (int32_t)(in_layers / LAYER_ROLES);
+        char name[NAME_BYTES];
+
+        if (c->slots[i].name != NULL || !wanted(c, role) ||
+            !nw_arch_full_name(nw_arch_get(c->config.arch), role, layer, naming(c), name,
+                               sizeof name)) {
+            continue;
+        }
+        if (n_missing++ < NAMES_SHOWN) {
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", used > 0 ? ", " : "",
+                                     name);
+        }
+    }
+    if (n_missing == 0) {
+        return NW_OK;
+    }
+    return nw_fail(err, NW_E_FORMAT, "%s: %zu tensor%s missing: %s%s", c->path, n_missing,
+                   n_missing == 1 ? " is" : "s are", text, n_missing > NAMES_SHOWN ? ", ..." : "");
+}
+
+static void list_role(nw_checkpoint *c, nw_role role, int32_t layer)
+{
+    const nw_ckpt_tensor *t = &c->slots[slot_index(role, layer)];
+
+    if (t->name != NULL) {
+        c->list[c->n_list++] = t;
+    }
+}
+
+static void make_list(nw_checkpoint *c)
+{
+    list_role(c, NW_ROLE_EMBED, -1);
+    for (int32_t layer = 0; layer < (int32_t)c->config.n_layers; layer++) {
+        for (int role = NW_ROLE_ATTN_NORM; role < NW_ROLE_COUNT; role++) {
+            list_role(c, (nw_role)role, layer);
+        }
+    }
+    list_role(c, NW_ROLE_OUT_NORM, -1);
+    list_role(c, NW_ROLE_HEAD, -1);
+}
+
+/* HF names for tensors whose file calls them otherwise. */
+static bool name_tensors(nw_checkpoint *c)
+{
+    const nw_arch *a = nw_arch_get(c->config.arch);
+    size_t dup = 0;
+
+    for (size_t i = 0; i < c->n_list; i++) {
+        char name[NAME_BYTES];
+        if (!nw_arch_full_name(a, c->list[i]->role, c->list[i]->layer, NW_NAMING_HF, name,
+                               sizeof name) ||
+            !nw_names_add(&c->names, name, strlen(name))) {
+            return false;
+        }
+    }
+    if (!nw_names_seal(&c->names, &dup)) {
+        return false;
+    }
+    for (size_t i = 0; i < c->n_list; i++) {
+        c->slots[c->list[i] - c->slots].name = nw_names_at(&c->names, i);
+    }
+    return true;
+}
+
+static nw_status build(nw_checkpoint *c, nw_error *err)
+{
+    nw_status st = NW_OK;
+
+    c->n_slots = GLOBAL_ROLES + LAYER_ROLES * c->config.n_layers; /* n_layers was checked */
+    c->slots = calloc(c->n_slots, sizeof *c->slots);
+    c->list = calloc(c->n_slots, sizeof *c->list);
+    if (c->slots == NULL || c->list == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "%s: no memory for %zu tensors", c->path, c->n_slots);
+    }
+    for (size_t i = 0; i < n_sources(c) && st == NW_OK; i++) {
+        const source s = get_source(c, i);
+        st = place(c, &s, err);
+    }
+    if (st == NW_OK) {
+        st = check_complete(c, err);
+    }
+    if (st == NW_OK) {
+        warn_unused(c);
+        make_list(c);
+        st = name_tensors(c) ? NW_OK : nw_fail(err, NW_E_NOMEM, "%s: no memory for names", c->path);
+    }
+    return st;
+}
+
+/* A folder, or a file of one: the config lies beside the weights. */
+static nw_status open_hf(nw_checkpoint *c, nw_error *err)
+{
+    const char *slash = strrchr(c->path, '/');
+    const bool dir = nw_file_is_dir(c->path);
+    char *folder = dir             ? strdup(c->path)
+                   : slash == NULL ? strdup(".")
+                                   : strndup(c->path, (size_t)(slash - c->path) + 1);
+
+    if (folder == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "%s: no memory for a path", c->path);
+    }
+    c->kind = NW_CKPT_HF;
+    nw_status st = nw_config_load(folder, &c->config, err);
+    if (st == NW_OK) {
+        st = nw_st_open(c->path, &c->st, err);
+    }
+    free(folder);
+    return st;
+}
+
+static nw_status open_source(nw_checkpoint *c, nw_error *err)
+{
+    if (nw_file_is_dir(c->path) || ends_with(c->path, ".safetensors") ||
+        ends_with(c->path, ".safetensors.index.json")) {
+        return open_hf(c, err);
+    }
+    nw_status st = nw_file_map(c->path, &c->file, err);
+    if (st != NW_OK) {
+        return st;
+    }
+    if (c->file.size >= 4 && memcmp(c->file.data, "GGUF", 4) == 0) {
+        nw_file_unmap(&c->file);
+        c->kind = NW_CKPT_GGUF;
+        st = nw_gguf_open(c->path, &c->gguf, err);
+        return st == NW_OK ? nw_config_from_gguf(c->gguf, &c->config, err) : st;
+    }
+    c->kind = NW_CKPT_LLAMA2C;
+    st = nw_llama2c_read(c->path, c->file.data, c->file.size, &c->llama2c, err);
+    c->config = c->llama2c.config;
+    return st;
+}
+
+nw_status nw_checkpoint_open(const char *path, nw_checkpoint **out, nw_error *err)
+{
+    nw_checkpoint *c = calloc(1, sizeof *c);
+
+    if (c == NULL || (c->path = strdup(path)) == NULL) {
+        free(c);
+        return nw_fail(err, NW_E_NOMEM, "%s: no memory for a checkpoint", path);
+    }
+    nw_status st = open_source(c, err);
+    if (st == NW_OK) {
+        st = build(c, err);
+    }
+    if (st != NW_OK) {
+        nw_checkpoint_close(c);
+        return st;
+    }
+    *out = c;
+    return NW_OK;
+}
+
+void nw_checkpoint_close(nw_checkpoint *c)
+{
+    if (c == NULL) {
+        return;
+    }
+    nw_gguf_close(c->gguf);
+    nw_st_close(c->st);
+    nw_llama2c_release(&c->llama2c);
+    nw_file_unmap(&c->file);
+    nw_names_release(&c->names);
+    free(c->slots);
+    free(c->list);
+    free(c->path);
+    free(c);
+}
+
+nw_ckpt_kind nw_checkpoint_kind(const nw_checkpoint *c)
+{
+    return c->kind;
+}
+
+const char *nw_checkpoint_path(const nw_checkpoint *c)
+{
+    return c->path;
+}
+
+const nw_model_config *nw_checkpoint_config(const nw_checkpoint *c)
+{
+    return &c->config;
+}
+
+size_t nw_checkpoint_n_tensors(const nw_checkpoint *c)
+{
+    return c->n_list;
+}
+
+const nw_ckpt_tensor *nw_checkpoint_at(const nw_checkpoint *c, size_t i)
+{
+    assert(i < c->n_list);
+    return c->list[i];
+}
+
+const nw_ckpt_tensor *nw_checkpoint_find(const nw_checkpoint *c, nw_role role, int32_t layer)
+{
+    const bool global = role < NW_ROLE_ATTN_NORM;
+
+    if (!global && (layer < 0 || layer >= (int32_t)c->config.n_layers)) {
+        return NULL;
+    }
+    const nw_ckpt_tensor *t = &c->slots[slot_index(role, layer)];
+    return t->name != NULL ? t : NULL;
+}
+
+size_t nw_checkpoint_n_ignored(const nw_checkpoint *c)
+{
+    return c->n_ignored;
+}

@@ -1,0 +1,120 @@
+/* Reading of values through the checkpoint view: rows in HF order, and the digest of the source.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "model/checkpoint.h"
+
+/* Where row `row` of Hugging Face's order stands in the file. Within a head of 2h rows the file keeps
+ * the pairs that RoPE rotates side by side (row 2j + s), Hugging Face keeps the first of all pairs,
+ * then the second of all (row s * h + j). */
+static size_t file_row(const nw_ckpt_tensor *t, uint32_t row)
+{
+    if (t->pair_half == 0) {
+        return row;
+    }
+    const uint32_t d_head = 2 * t->pair_half;
+    const uint32_t in_head = row % d_head;
+    return row - in_head + 2 * (in_head % t->pair_half) + in_head / t->pair_half;
+}
+
+static const uint8_t *row_bytes(const nw_ckpt_tensor *t, uint32_t row)
+{
+    return t->data + file_row(t, row) * t->row_bytes;
+}
+
+const uint8_t *nw_checkpoint_row(const nw_ckpt_tensor *t, uint32_t row)
+{
+    assert(row < t->n_rows);
+    return t->offset == 0 ? row_bytes(t, row) : NULL;
+}
+
+static nw_status check_rows(const nw_checkpoint *c, const nw_ckpt_tensor *t, uint32_t row0,
+                            uint32_t n_rows, nw_error *err)
+{
+    if (row0 > t->n_rows || n_rows > t->n_rows - row0) {
+        return nw_fail(err, NW_E_RANGE,
+                       "%s: tensor '%s': rows %" PRIu32 " to %" PRIu64 " of %" PRIu32,
+                       nw_checkpoint_path(c), t->name, row0, (uint64_t)row0 + n_rows, t->n_rows);
+    }
+    return NW_OK;
+}
+
+nw_status nw_checkpoint_read_f32(const nw_checkpoint *c, const nw_ckpt_tensor *t, uint32_t row0,
+                                 uint32_t n_rows, float *dst, nw_error *err)
+{
+    const nw_format *f = nw_format_get(t->format);
+    const nw_status st = check_rows(c, t, row0, n_rows, err);
+
+    if (st != NW_OK) {
+        return st;
+    }
+    if (f->decode == NULL) {
+        return nw_fail(err, NW_E_UNSUPPORTED, "%s: tensor '%s': format %s cannot be decoded",
+                       nw_checkpoint_path(c), t->name, f->name);
+    }
+    for (uint32_t i = 0; i < n_rows; i++, dst += t->n_cols) {
+        f->decode(row_bytes(t, row0 + i), dst, t->n_cols / f->block_elems);
+        for (uint32_t k = 0; t->offset != 0 && k < t->n_cols; k++) {
+            dst[k] += t->offset;
+        }
+    }
+    return NW_OK;
+}
+
+nw_status nw_checkpoint_read_raw(const nw_checkpoint *c, const nw_ckpt_tensor *t, uint32_t row0,
+                                 uint32_t n_rows, uint8_t *dst, nw_error *err)
+{
+    const nw_status st = check_rows(c, t, row0, n_rows, err);
+
+    if (st != NW_OK) {
+        return st;
+    }
+    if (t->offset != 0) {
+        return nw_fail(err, NW_E_UNSUPPORTED,
+                       "%s: tensor '%s': the stored values differ from the model's by %g",
+                       nw_checkpoint_path(c), t->name, (double)-t->offset);
+    }
+    for (uint32_t i = 0; i < n_rows; i++) {
+        memcpy(dst + (size_t)i * t->row_bytes, row_bytes(t, row0 + i), t->row_bytes);
+    }
+    return NW_OK;
+}
+
+/* One line of the list that stands for several files. */
+static nw_status add_file(nw_sha256 *h, const char *path, nw_error *err)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash != NULL ? slash + 1 : path;
+    nw_digest d = {0};
+    const nw_status st = nw_digest_file(path, &d, err);
+
+    if (st == NW_OK) {
+        nw_sha256_add(h, d.hex, strlen(d.hex));
+        nw_sha256_add(h, "  ", 2);
+        nw_sha256_add(h, name, strlen(name));
+        nw_sha256_add(h, "\n", 1);
+    }
+    return st;
+}
+
+nw_status nw_checkpoint_digest(const nw_checkpoint *c, nw_digest *out, nw_error *err)
+{
+    nw_sha256 h = {0};
+
+    if (nw_checkpoint_n_files(c) == 1) {
+        return nw_digest_file(nw_checkpoint_file(c, 0), out, err);
+    }
+    nw_status st = nw_sha256_init(&h, err);
+    for (uint32_t i = 0; i < nw_checkpoint_n_files(c) && st == NW_OK; i++) {
+        st = add_file(&h, nw_checkpoint_file(c, i), err);
+    }
+    if (st == NW_OK) {
+        *out = nw_sha256_end(&h);
+    } else {
+        nw_sha256_release(&h);
+    }
+    return st;
+}
