@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/buf.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +39,7 @@ static bool reserve(nw_buf *b, size_t n)
     }
     const size_t need = b->len + n + 1;
     if (need <= b->cap) {
+        assert(b->data != NULL);
         return true;
     }
     size_t cap = b->cap < FIRST_CAP ? FIRST_CAP : b->cap;

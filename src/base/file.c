@@ -83,8 +83,9 @@ nw_status nw_file_map(const char *path, nw_file *out, nw_error *err)
 void nw_file_unmap(nw_file *f)
 {
     if (f->data != NULL) {
-        /* munmap takes a plain pointer; nothing is written through it */
-        (void)munmap((void *)(uintptr_t)f->data, f->size);
+        void *map = NULL; /* munmap takes a plain pointer, and writes nothing through it */
+        memcpy(&map, &f->data, sizeof map);
+        (void)munmap(map, f->size);
     }
     free(f->path);
     *f = (nw_file){0};

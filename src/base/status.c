@@ -16,6 +16,9 @@ static const struct {
 #undef STATUS_ROW
 };
 
+#undef nw_fail
+#undef nw_context
+
 nw_status nw_fail(nw_error *err, nw_status code, const char *fmt, ...)
 {
     va_list ap;
