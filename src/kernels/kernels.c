@@ -9,6 +9,9 @@
 
 /* `need` is in each row; the reference needs nothing, so the search always ends. */
 static const nw_kernels *const tiers[] = {
+#if NW_HAVE_X86_KERNELS
+    &nw_kernels_avx512,
+#endif
     &nw_kernels_ref,
 };
 

@@ -136,8 +136,9 @@ static void ref_gelu_tanh_mul(const float *gate, const float *up, size_t n, floa
 
     for (size_t i = 0; i < n; i++) {
         const double g = (double)gate[i];
-        const double t = tanh(root_2_over_pi * (g + 0.044715 * g * g * g));
-        y[i] = (float)(0.5 * g * (1 + t) * (double)up[i]);
+        /* 1/2 (1 + tanh u) = 1 / (1 + e^-2u), which does not cancel */
+        const double u = root_2_over_pi * (g + 0.044715 * g * g * g);
+        y[i] = (float)(g / (1 + exp(-2 * u)) * (double)up[i]);
     }
 }
 

@@ -8,7 +8,6 @@
 extern const nw_kernels nw_kernels_ref;
 #if NW_HAVE_X86_KERNELS
 extern const nw_kernels nw_kernels_avx512;
-extern const nw_kernels nw_kernels_avx2;
 #endif
 
 #endif

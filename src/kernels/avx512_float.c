@@ -1,0 +1,135 @@
+/* linear for BF16 panels x BF16 activations and F32 panels x F32 activations. Lane r of an
+ * accumulator is output row r of a panel; a token's pair of columns (or column) is broadcast.
+ * One accumulator a row and token, columns in order: the same bits for every tile shape.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/avx512.h"
+
+/* One step of both kernels is 64 bytes of weights a panel against 4 bytes of each token. */
+typedef __m512 (*step_fn)(__m512 c, __m512i w, __m512i a);
+
+NW_INLINE __m512 step_bf16(__m512 c, __m512i w, __m512i a)
+{
+    return nw_dpbf16(c, w, a);
+}
+
+NW_INLINE __m512 step_f32(__m512 c, __m512i w, __m512i a)
+{
+    return _mm512_fmadd_ps(_mm512_castsi512_ps(w), _mm512_castsi512_ps(a), c);
+}
+
+NW_INLINE void tile(const nw_tile *t, uint32_t n_steps, step_fn step, const unsigned nv,
+                    const unsigned mr)
+{
+    const uint8_t *w[8];
+    const uint8_t *a[NW_TILE_TOKENS];
+    __m512 c[24];
+
+    NW_EACH(v, nv) {
+        w[v] = t->w + v * t->w_stride;
+    }
+    NW_EACH(m, mr) {
+        a[m] = t->a + m * t->a_stride;
+        NW_EACH(v, nv) {
+            c[m * nv + v] = _mm512_setzero_ps();
+        }
+    }
+    for (size_t j = 0; j < n_steps; j++) {
+        __m512i x[8];
+        NW_EACH(v, nv) {
+            x[v] = _mm512_loadu_si512(w[v] + j * 64);
+        }
+        NW_EACH(m, mr) {
+            const __m512i b = nw_spread(a[m] + j * 4);
+            NW_EACH(v, nv) {
+                c[m * nv + v] = step(c[m * nv + v], x[v], b);
+            }
+        }
+    }
+    NW_EACH(v, nv) {
+        const uint32_t left = nw_rows_left(t, v);
+        NW_EACH(m, mr) {
+            nw_store_rows(t->y + m * t->ldy + v * 16, left, c[m * nv + v]);
+        }
+    }
+}
+
+NW_INLINE void tiles(const nw_tile *t, uint32_t n_steps, step_fn step, const unsigned nv,
+                     unsigned mr)
+{
+    switch (mr) {
+    case 1:
+        tile(t, n_steps, step, nv, 1);
+        return;
+    case 2:
+        tile(t, n_steps, step, nv, 2);
+        return;
+    case 3:
+        tile(t, n_steps, step, nv, 3);
+        return;
+    case 4:
+        tile(t, n_steps, step, nv, 4);
+        return;
+    case 5:
+        tile(t, n_steps, step, nv, 5);
+        return;
+    default:
+        tile(t, n_steps, step, nv, 6);
+        return;
+    }
+}
+
+static void bf16_1(const nw_tile *t, unsigned mr)
+{
+    tiles(t, (t->n_cols + 1) / 2, step_bf16, 1, mr);
+}
+
+static void bf16_2(const nw_tile *t, unsigned mr)
+{
+    tiles(t, (t->n_cols + 1) / 2, step_bf16, 2, mr);
+}
+
+static void bf16_4(const nw_tile *t, unsigned mr)
+{
+    tiles(t, (t->n_cols + 1) / 2, step_bf16, 4, mr);
+}
+
+static void bf16_8(const nw_tile *t, unsigned mr)
+{
+    (void)mr;
+    tile(t, (t->n_cols + 1) / 2, step_bf16, 8, 1);
+}
+
+static void f32_1(const nw_tile *t, unsigned mr)
+{
+    tiles(t, t->n_cols, step_f32, 1, mr);
+}
+
+static void f32_2(const nw_tile *t, unsigned mr)
+{
+    tiles(t, t->n_cols, step_f32, 2, mr);
+}
+
+static void f32_4(const nw_tile *t, unsigned mr)
+{
+    tiles(t, t->n_cols, step_f32, 4, mr);
+}
+
+static void f32_8(const nw_tile *t, unsigned mr)
+{
+    (void)mr;
+    tile(t, t->n_cols, step_f32, 8, 1);
+}
+
+void nw_avx512_linear_bf16(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
+                           float *y, size_t ldy)
+{
+    static const nw_tile_width widths[] = {{8, bf16_8}, {4, bf16_4}, {2, bf16_2}, {1, bf16_1}};
+    nw_linear_tiled(w, a, panel0, panel1, y, ldy, NULL, widths, widths + 1);
+}
+
+void nw_avx512_linear_f32(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
+                          float *y, size_t ldy)
+{
+    static const nw_tile_width widths[] = {{8, f32_8}, {4, f32_4}, {2, f32_2}, {1, f32_1}};
+    nw_linear_tiled(w, a, panel0, panel1, y, ldy, NULL, widths, widths + 1);
+}

@@ -1,0 +1,52 @@
+/* The loops around the tiles: for each block of panels, for each tile of tokens. The block's
+ * weights come from memory once and are then in L2; activations stream past them.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/tile.h"
+
+#include <assert.h>
+
+/* All the tokens against one block of panels. Tiles are as even as they come (7 tokens are 4 + 3
+ * and not 6 + 1), and each is told to prefetch its share of the next block. */
+static void run_block(nw_tile *t, const nw_act *a, nw_tile_fn run, float *y, size_t block_bytes,
+                      bool more)
+{
+    const uint32_t n = a->n_tokens;
+    const uint32_t n_tiles = (n + NW_TILE_TOKENS - 1) / NW_TILE_TOKENS;
+    const size_t share = block_bytes / n_tiles / 64 * 64;
+
+    for (uint32_t i = 0; i < n_tiles; i++) {
+        const uint32_t t0 = (uint32_t)((uint64_t)n * i / n_tiles);
+        const uint32_t t1 = (uint32_t)((uint64_t)n * (i + 1) / n_tiles);
+        t->a = (const uint8_t *)a->data + t0 * t->a_stride;
+        t->y = y + t0 * t->ldy;
+        t->next = more ? t->w + block_bytes + i * share : NULL;
+        run(t, t1 - t0);
+    }
+}
+
+void nw_linear_tiled(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
+                     float *y, size_t ldy, const void *tables, const nw_tile_width *one,
+                     const nw_tile_width *many)
+{
+    size_t panel = 0;
+    const bool fits = nw_panel_bytes(w->type, w->n_cols, &panel);
+    const nw_tile_width *width = a->n_tokens == 1 ? one : many;
+    nw_tile t = {.type = w->type,
+                 .n_cols = w->n_cols,
+                 .w_stride = panel,
+                 .a_stride = nw_act_stride(a->kind, a->n_cols),
+                 .tables = tables,
+                 .ldy = ldy};
+
+    assert(fits && a->n_cols == w->n_cols && panel1 <= nw_panel_count(w->n_rows));
+    (void)fits;
+    for (uint32_t p = panel0; p < panel1 && a->n_tokens > 0; p += width->n_panels) {
+        while (width->n_panels > panel1 - p) {
+            width++;
+        }
+        t.w = w->data + p * panel;
+        t.n_rows = w->n_rows - p * NW_PANEL_ROWS;
+        run_block(&t, a, width->run, y + (size_t)p * NW_PANEL_ROWS, width->n_panels * panel,
+                  p + 2 * width->n_panels <= panel1);
+    }
+}

@@ -1,0 +1,39 @@
+/* How `linear` walks a matrix, for every tier that works in tiles of NV panels x MR tokens. A tile
+ * function computes its whole reduction in one order that does not depend on NV or MR, so a
+ * token's bits do not depend on how the matrix was cut.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef NW_KERNELS_TILE_H
+#define NW_KERNELS_TILE_H
+
+#include "kernels/act.h"
+
+#define NW_TILE_TOKENS 6u /* the most tokens of a tile */
+
+typedef struct {
+    nw_panel_type type;
+    uint32_t n_cols;     /* of the matrix, before padding */
+    const uint8_t *w;    /* first panel */
+    size_t w_stride;     /* bytes from a panel to the next */
+    const uint8_t *a;    /* first packed token */
+    size_t a_stride;     /* bytes */
+    const void *tables;  /* of the kernel's own, made once a call; or NULL */
+    const uint8_t *next; /* weights to prefetch while this tile is computed, or NULL */
+    float *y;            /* first token, first row */
+    size_t ldy;
+    uint32_t n_rows; /* rows from here to the end of the matrix: no more are written */
+} nw_tile;
+
+typedef void (*nw_tile_fn)(const nw_tile *t, unsigned n_tokens);
+
+/* Tiles of one width. A list is ordered widest first and ends with a width of 1. */
+typedef struct {
+    unsigned n_panels;
+    nw_tile_fn run;
+} nw_tile_width;
+
+/* `one` serves n_tokens == 1 (memory-bound: more panels hide latency), `many` the rest. */
+void nw_linear_tiled(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
+                     float *y, size_t ldy, const void *tables, const nw_tile_width *one,
+                     const nw_tile_width *many);
+
+#endif
