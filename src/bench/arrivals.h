@@ -23,12 +23,18 @@ typedef struct {
 
 typedef enum { NW_ARRIVE_POISSON, NW_ARRIVE_CONSTANT } nw_arrival_kind;
 
-/* Poisson: exponential gaps of mean 1/rate; constant: one every 1/rate s. Stops at duration_s, or at
- * max_requests when that is not 0. Lengths come from a stream of their own, so that the k-th request
- * has the same lengths at every rate. */
-NW_MUST_USE nw_status nw_arrivals_make(nw_arrival_kind kind, double rate, double duration_s,
-                                       size_t max_requests, nw_token_range prompt,
-                                       nw_token_range output, uint64_t seed, nw_arrivals *out,
+typedef struct {
+    nw_arrival_kind kind;
+    double rate;         /* requests/s */
+    double duration_s;   /* no arrival at or after it */
+    size_t max_requests; /* 0: as many as come */
+    nw_token_range prompt, output;
+    uint64_t seed;
+} nw_arrival_plan;
+
+/* Poisson: exponential gaps of mean 1/rate; constant: one every 1/rate s. Lengths come from a stream
+ * of their own, so that the k-th request has the same lengths at every rate. */
+NW_MUST_USE nw_status nw_arrivals_make(const nw_arrival_plan *plan, nw_arrivals *out,
                                        nw_error *err);
 
 /* CSV with the header t,prompt_tokens,output_tokens, or JSONL with these keys (by the first byte);

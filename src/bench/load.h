@@ -13,7 +13,7 @@
 typedef struct {
     double warmup_s; /* from t0; requests scheduled in it are kept but not counted */
     double window_s; /* W; 0: until the last arrival */
-    double drain_s;  /* after the last arrival: what is still open then is cancelled, an error */
+    double drain_s;  /* past W: what is still open then is cancelled, and is an error if of W */
     nw_slo slo;
     uint64_t seed; /* of the prompts */
     double temperature;
@@ -30,16 +30,20 @@ typedef struct {
 } nw_in_flight;
 
 typedef struct {
-    nw_bench_rows rows; /* every request, warm-up and tail included, in order of arrival */
+    int64_t t0_ns;      /* of the run on CLOCK_MONOTONIC */
+    nw_bench_rows rows; /* every request sent, warm-up and tail included, in order of arrival */
     int64_t w0_ns, w1_ns;
     nw_in_flight *series; /* one row at every change */
     size_t n_series;
     nw_bench_summary summary;
-    double client_cpu_s; /* of this process over the run */
+    size_t n_warmup_done; /* completions before the window */
+    bool warmup_enough;   /* they are at least twice the mean in flight (MEASURES 5) */
+    bool ran_dry;         /* the arrivals ended before the window's requests did */
+    double client_cpu_s;  /* of this process over the run */
     double wall_s;
-    bool stopped; /* by ^C: partial */
 } nw_load_result; /* all zero may be released */
 
+/* ^C ends the run with NW_E_CANCELLED. */
 NW_MUST_USE nw_status nw_load_run(nw_target *t, const nw_arrivals *arrivals,
                                   const nw_load_options *opt, nw_load_result *out, nw_error *err);
 void nw_load_result_release(nw_load_result *r);

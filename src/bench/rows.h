@@ -14,7 +14,7 @@ typedef struct {
     bool ok;       /* an answer came to its end: stop or length */
     bool streamed; /* false: TTFT, gaps and TPOT are "not measured: not streaming" */
     nw_gen_finish finish;
-    char error[96];
+    char error[256];
     nw_gen_mark *events; /* owned; t_ns since t0 */
     size_t n_events;
 } nw_bench_row;

@@ -1,0 +1,475 @@
+/* One table of parameters; each row has a function that reads its value. Order of the rows is the
+ * order in which faults are found, so that a message does not depend on the order of keys.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "serve/api.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "serve/messages.h"
+
+#define MAX_TOKENS_LIMIT 10000000
+
+nw_status nw_api_fail(nw_api_error *e, const char *param, const char *fmt, ...)
+{
+    va_list ap;
+
+    *e = (nw_api_error){.http_status = 400, .type = "invalid_request_error"};
+    (void)snprintf(e->param, sizeof e->param, "%.63s", param);
+    va_start(ap, fmt);
+    (void)vsnprintf(e->message, sizeof e->message, fmt, ap);
+    va_end(ap);
+    return NW_E_FORMAT;
+}
+
+typedef nw_status (*read_fn)(const char *name, const json_t *v, nw_api_request *r, nw_api_error *e);
+
+static nw_status wrong(nw_api_error *e, const char *name, const char *wanted)
+{
+    return nw_api_fail(e, name, "%s: %s is expected", name, wanted);
+}
+
+static nw_status number(const char *name, const json_t *v, double lo, double hi, double *out,
+                        nw_api_error *e)
+{
+    const double x = json_number_value(v);
+
+    if (!json_is_number(v)) {
+        return wrong(e, name, "a number");
+    }
+    if (!(x >= lo && x <= hi)) {
+        return nw_api_fail(e, name, "%s: %g is out of range, %g to %g is allowed", name, x, lo, hi);
+    }
+    *out = x;
+    return NW_OK;
+}
+
+static nw_status boolean(const char *name, const json_t *v, bool *out, nw_api_error *e)
+{
+    if (!json_is_boolean(v)) {
+        return wrong(e, name, "true or false");
+    }
+    *out = json_is_true(v);
+    return NW_OK;
+}
+
+static nw_status integer(const char *name, const json_t *v, json_int_t lo, json_int_t hi,
+                         json_int_t *out, nw_api_error *e)
+{
+    const json_int_t x = json_integer_value(v);
+
+    if (!json_is_integer(v)) {
+        return wrong(e, name, "a whole number");
+    }
+    if (x < lo || x > hi) {
+        return nw_api_fail(e, name, "%s: %lld is out of range, %lld to %lld is allowed", name,
+                           (long long)x, (long long)lo, (long long)hi);
+    }
+    *out = x;
+    return NW_OK;
+}
+
+/* ---- one reader a parameter ----------------------------------------------------------------- */
+
+static nw_status read_model(const char *name, const json_t *v, nw_api_request *r, nw_api_error *e)
+{
+    if (!json_is_string(v)) {
+        return wrong(e, name, "a string");
+    }
+    r->model = strdup(json_string_value(v));
+    return r->model != NULL ? NW_OK : wrong(e, name, "a shorter string");
+}
+
+static nw_status read_max_tokens(const char *name, const json_t *v, nw_api_request *r,
+                                 nw_api_error *e)
+{
+    json_int_t n = 0;
+
+    if (integer(name, v, 1, MAX_TOKENS_LIMIT, &n, e) != NW_OK) {
+        return NW_E_FORMAT;
+    }
+    if (r->max_tokens == 0 || (uint32_t)n < r->max_tokens) {
+        r->max_tokens = (uint32_t)n;
+    }
+    return NW_OK;
+}
+
+static nw_status read_temperature(const char *name, const json_t *v, nw_api_request *r,
+                                  nw_api_error *e)
+{
+    double x = 0;
+    const nw_status st = number(name, v, 0, 100, &x, e);
+
+    r->sampling.temperature = (float)x;
+    return st;
+}
+
+static nw_status read_top_p(const char *name, const json_t *v, nw_api_request *r, nw_api_error *e)
+{
+    double x = 0;
+    const nw_status st = number(name, v, 0, 1, &x, e);
+
+    if (st == NW_OK && (float)x <= 0) {
+        return nw_api_fail(e, name, "top_p: 0 leaves no token, above 0 to 1 is allowed");
+    }
+    r->sampling.top_p = (float)x;
+    return st;
+}
+
+static nw_status read_min_p(const char *name, const json_t *v, nw_api_request *r, nw_api_error *e)
+{
+    double x = 0;
+    const nw_status st = number(name, v, 0, 1, &x, e);
+
+    r->sampling.min_p = (float)x;
+    return st;
+}
+
+/* -1 is "off" to vLLM's clients. */
+static nw_status read_top_k(const char *name, const json_t *v, nw_api_request *r, nw_api_error *e)
+{
+    json_int_t n = 0;
+    const nw_status st = integer(name, v, -1, INT32_MAX, &n, e);
+
+    r->sampling.top_k = n > 0 ? (uint32_t)n : 0;
+    return st;
+}
+
+static nw_status read_penalty(const char *name, const json_t *v, nw_api_request *r, nw_api_error *e)
+{
+    double x = 1;
+    const nw_status st = number(name, v, 0.01, 10, &x, e);
+
+    r->sampling.repeat_penalty = (float)x;
+    return st;
+}
+
+static nw_status read_seed(const char *name, const json_t *v, nw_api_request *r, nw_api_error *e)
+{
+    json_int_t n = 0;
+    const nw_status st = integer(name, v, LLONG_MIN, LLONG_MAX, &n, e);
+
+    r->sampling.seed = (uint64_t)n;
+    r->has_seed = true;
+    return st;
+}
+
+static nw_status read_ignore_eos(const char *name, const json_t *v, nw_api_request *r,
+                                 nw_api_error *e)
+{
+    return boolean(name, v, &r->ignore_eos, e);
+}
+
+static nw_status read_stream(const char *name, const json_t *v, nw_api_request *r, nw_api_error *e)
+{
+    return boolean(name, v, &r->stream, e);
+}
+
+static nw_status read_stream_options(const char *name, const json_t *v, nw_api_request *r,
+                                     nw_api_error *e)
+{
+    const char *key = NULL;
+    json_t *value = NULL;
+
+    if (!json_is_object(v)) {
+        return wrong(e, name, "an object");
+    }
+    json_object_foreach((json_t *)(uintptr_t)v, key, value)
+    {
+        nw_status st = NW_OK;
+        char full[64];
+        (void)snprintf(full, sizeof full, "stream_options.%.40s", key);
+        if (strcmp(key, "include_usage") == 0) {
+            st = boolean(full, value, &r->include_usage, e);
+        } else if (strcmp(key, "continuous_usage_stats") == 0) {
+            st = boolean(full, value, &r->event_usage, e);
+        } else if (strcmp(key, "include_obfuscation") != 0) {
+            st = nw_api_fail(e, full, "%s: not supported", full);
+        }
+        if (st != NW_OK) {
+            return st;
+        }
+    }
+    return NW_OK;
+}
+
+static nw_status add_stop(const char *name, const json_t *v, nw_api_request *r, nw_api_error *e)
+{
+    const size_t n = json_string_length(v);
+
+    if (!json_is_string(v) || n == 0 || n > NW_STOP_MAX_BYTES) {
+        return nw_api_fail(e, name, "stop: each is a string of 1 to %d bytes", NW_STOP_MAX_BYTES);
+    }
+    if (r->n_stop == NW_STOP_MAX) {
+        return nw_api_fail(e, name, "stop: more than %d strings", NW_STOP_MAX);
+    }
+    char *s = strdup(json_string_value(v));
+    if (s == NULL) {
+        return wrong(e, name, "a shorter list");
+    }
+    r->stop[r->n_stop++] = s;
+    return NW_OK;
+}
+
+static nw_status read_stop(const char *name, const json_t *v, nw_api_request *r, nw_api_error *e)
+{
+    if (json_is_string(v)) {
+        return add_stop(name, v, r, e);
+    }
+    if (!json_is_array(v)) {
+        return wrong(e, name, "a string or an array of strings");
+    }
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        if (add_stop(name, json_array_get(v, i), r, e) != NW_OK) {
+            return NW_E_FORMAT;
+        }
+    }
+    return NW_OK;
+}
+
+static nw_status read_logprobs(const char *name, const json_t *v, nw_api_request *r,
+                               nw_api_error *e)
+{
+    if (!r->chat) {
+        return nw_api_fail(e, name, "logprobs: not supported by /v1/completions");
+    }
+    return boolean(name, v, &r->logprobs, e);
+}
+
+static nw_status read_top_logprobs(const char *name, const json_t *v, nw_api_request *r,
+                                   nw_api_error *e)
+{
+    json_int_t n = 0;
+    const nw_status st = integer(name, v, 0, NW_TOP_LOGPROBS_MAX, &n, e);
+
+    r->n_top_logprobs = (uint32_t)n;
+    return st;
+}
+
+static nw_status read_response_format(const char *name, const json_t *v, nw_api_request *r,
+                                      nw_api_error *e)
+{
+    const char *type = json_string_value(json_object_get(v, "type"));
+
+    (void)r;
+    (void)name;
+    if (type == NULL) {
+        return wrong(e, "response_format.type", "a string");
+    }
+    if (strcmp(type, "text") != 0) {
+        return nw_api_fail(e, "response_format.type",
+                           "response_format.type: '%.60s' is not supported, 'text' is", type);
+    }
+    return NW_OK;
+}
+
+/* Parameters of the API that change nothing at this value, and are refused at any other. */
+static nw_status only_neutral(const char *name, const json_t *v, nw_api_request *r, nw_api_error *e)
+{
+    const bool neutral = json_is_false(v) || (json_is_number(v) && json_number_value(v) == 0) ||
+                         (json_is_array(v) && json_array_size(v) == 0) ||
+                         (json_is_object(v) && json_object_size(v) == 0) ||
+                         (json_is_string(v) && json_string_length(v) == 0);
+    (void)r;
+    return neutral ? NW_OK : nw_api_fail(e, name, "%s: not supported", name);
+}
+
+static nw_status only_one(const char *name, const json_t *v, nw_api_request *r, nw_api_error *e)
+{
+    (void)r;
+    return json_is_integer(v) && json_integer_value(v) == 1
+               ? NW_OK
+               : nw_api_fail(e, name, "%s: only 1 is supported", name);
+}
+
+static nw_status anything(const char *name, const json_t *v, nw_api_request *r, nw_api_error *e)
+{
+    (void)name;
+    (void)v;
+    (void)r;
+    (void)e;
+    return NW_OK;
+}
+
+enum { CHAT = 1, TEXT = 2, BOTH = 3 };
+
+static const struct param {
+    const char *name;
+    int where;
+    read_fn read;
+} params[] = {
+    {"model", BOTH, read_model},
+    {"messages", CHAT, nw_api_read_messages},
+    {"prompt", TEXT, nw_api_read_prompt},
+    {"max_tokens", BOTH, read_max_tokens},
+    {"max_completion_tokens", BOTH, read_max_tokens},
+    {"temperature", BOTH, read_temperature},
+    {"top_p", BOTH, read_top_p},
+    {"top_k", BOTH, read_top_k},
+    {"min_p", BOTH, read_min_p},
+    {"repetition_penalty", BOTH, read_penalty},
+    {"seed", BOTH, read_seed},
+    {"ignore_eos", BOTH, read_ignore_eos},
+    {"stop", BOTH, read_stop},
+    {"stream", BOTH, read_stream},
+    {"stream_options", BOTH, read_stream_options},
+    {"logprobs", BOTH, read_logprobs},
+    {"top_logprobs", CHAT, read_top_logprobs},
+    {"response_format", BOTH, read_response_format},
+    {"n", BOTH, only_one},
+    {"best_of", TEXT, only_one},
+    {"echo", TEXT, only_neutral},
+    {"suffix", TEXT, only_neutral},
+    {"presence_penalty", BOTH, only_neutral},
+    {"frequency_penalty", BOTH, only_neutral},
+    {"logit_bias", BOTH, only_neutral},
+    {"tools", CHAT, only_neutral},
+    {"functions", CHAT, only_neutral},
+    {"store", BOTH, only_neutral},
+    {"user", BOTH, anything},             /* labels: nothing about the answer depends on them */
+    {"metadata", BOTH, anything},         /* likewise */
+    {"safety_identifier", BOTH, anything} /* likewise */
+};
+
+static nw_status known_keys(const json_t *root, int where, nw_api_error *e)
+{
+    const char *key = NULL;
+    json_t *value = NULL;
+
+    json_object_foreach((json_t *)(uintptr_t)root, key, value)
+    {
+        size_t i = 0;
+        while (i < NW_COUNT(params) &&
+               (strcmp(params[i].name, key) != 0 || (params[i].where & where) == 0)) {
+            i++;
+        }
+        if (i == NW_COUNT(params) && !json_is_null(value)) {
+            return nw_api_fail(e, key, "unknown or unsupported parameter '%.60s'", key);
+        }
+    }
+    return NW_OK;
+}
+
+/* What no single parameter shows. */
+static nw_status check_whole(const nw_api_request *r, nw_api_error *e)
+{
+    if (r->chat && r->messages == NULL) {
+        return nw_api_fail(e, "messages", "messages: missing");
+    }
+    if (!r->chat && r->prompt == NULL && r->ids == NULL) {
+        return nw_api_fail(e, "prompt", "prompt: missing");
+    }
+    if ((r->include_usage || r->event_usage) && !r->stream) {
+        return nw_api_fail(e, "stream_options", "stream_options: needs stream to be true");
+    }
+    if (r->n_top_logprobs > 0 && !r->logprobs) {
+        return nw_api_fail(e, "top_logprobs", "top_logprobs: needs logprobs to be true");
+    }
+    return NW_OK;
+}
+
+static uint32_t depth_of(const json_t *v, uint32_t limit)
+{
+    uint32_t deepest = 0;
+    const char *key = NULL;
+    json_t *value = NULL;
+    size_t i = 0;
+
+    if (limit == 0 || (!json_is_object(v) && !json_is_array(v))) {
+        return 0;
+    }
+    json_object_foreach((json_t *)(uintptr_t)v, key, value)
+    {
+        const uint32_t d = depth_of(value, limit - 1);
+        deepest = d > deepest ? d : deepest;
+    }
+    json_array_foreach((json_t *)(uintptr_t)v, i, value)
+    {
+        const uint32_t d = depth_of(value, limit - 1);
+        deepest = d > deepest ? d : deepest;
+    }
+    return deepest + 1;
+}
+
+static nw_status read_params(const json_t *root, nw_api_request *r, nw_api_error *e)
+{
+    const int where = r->chat ? CHAT : TEXT;
+
+    if (known_keys(root, where, e) != NW_OK) {
+        return NW_E_FORMAT;
+    }
+    for (size_t i = 0; i < NW_COUNT(params); i++) {
+        const json_t *v = json_object_get(root, params[i].name);
+        if ((params[i].where & where) != 0 && v != NULL && !json_is_null(v) &&
+            params[i].read(params[i].name, v, r, e) != NW_OK) {
+            return NW_E_FORMAT;
+        }
+    }
+    return check_whole(r, e);
+}
+
+nw_status nw_api_parse(const char *body, size_t n, bool chat, uint32_t max_depth,
+                       nw_api_request *out, nw_api_error *e)
+{
+    nw_api_request r = {.chat = chat};
+    nw_error err = {0};
+    json_t *root = NULL;
+    nw_status st = NW_OK;
+
+    *out = (nw_api_request){0};
+    r.sampling = nw_sampling_greedy();
+    r.sampling.temperature = 1; /* the API's default */
+    if (nw_json_parse("body", body, n, &root, &err) != NW_OK) {
+        return nw_api_fail(e, "", "not JSON: %.400s", err.message);
+    }
+    if (!json_is_object(root)) {
+        st = nw_api_fail(e, "", "body: a JSON object is expected");
+    } else if (depth_of(root, max_depth + 1) > max_depth) {
+        st = nw_api_fail(e, "", "body: nested deeper than %u levels", max_depth);
+    } else {
+        st = read_params(root, &r, e);
+    }
+    json_decref(root);
+    if (st != NW_OK) {
+        nw_api_release(&r);
+        return st;
+    }
+    *out = r;
+    return NW_OK;
+}
+
+void nw_api_release(nw_api_request *r)
+{
+    json_decref(r->messages);
+    free(r->prompt);
+    free(r->ids);
+    free(r->model);
+    for (size_t i = 0; i < r->n_stop; i++) {
+        free(r->stop[i]);
+    }
+    *r = (nw_api_request){0};
+}
+
+char *nw_api_error_json(const nw_api_error *e)
+{
+    json_t *param = e->param[0] != '\0' ? json_string(e->param) : json_null();
+    json_t *code = e->code != NULL ? json_string(e->code) : json_null();
+    json_t *message = json_string(e->message);
+
+    if (message == NULL) { /* cut inside a character */
+        message = json_string("the request was refused");
+    }
+    if (param == NULL) {
+        param = json_null();
+    }
+    json_t *root = json_pack("{s:{s:o, s:s, s:o, s:o}}", "error", "message", message, "type",
+                             e->type, "param", param, "code", code);
+    char *text = root != NULL ? json_dumps(root, JSON_COMPACT) : NULL;
+    json_decref(root);
+    return text;
+}

@@ -1,0 +1,31 @@
+/* One generation of the server, from an admitted request to its last byte. A connection thread drives
+ * it: take a token, turn it into text, write it out. Inside src/serve.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef NW_SERVE_JOB_H
+#define NW_SERVE_JOB_H
+
+#include "serve/api.h"
+#include "serve/mailbox.h"
+#include "serve/state.h"
+
+typedef struct nw_job nw_job;
+
+/* Takes *req over (and empties it). fd is the client's socket, watched for its going away. On
+ * failure *e holds the HTTP status: 400 what the client can mend, 429 queue full, 503 shutting down
+ * or no memory. */
+NW_MUST_USE nw_status nw_job_admit(nw_server *s, nw_api_request *req, int fd, nw_job **out,
+                                   nw_api_error *e);
+/* Cancels what still runs and waits for its end (one step at most). Takes NULL. */
+void nw_job_close(nw_job *j);
+
+bool nw_job_streams(const nw_job *j);
+
+/* Appends the next server-sent events to *out, waiting for them. False: the stream is complete (with
+ * [DONE]) or the client has gone; *out is then empty. */
+bool nw_job_next_events(nw_job *j, nw_buf *out);
+
+/* Runs to the end; the body of the whole answer, freed by the caller. NULL: the client has gone
+ * (e->http_status 0), or the engine failed (*e). */
+char *nw_job_whole(nw_job *j, nw_api_error *e);
+
+#endif

@@ -1,0 +1,159 @@
+/* Messages are brought to one shape before a template sees them: role and content are strings; parts
+ * of type text are joined; what cannot be honoured (images, tool calls) is refused by its place.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "serve/messages.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+
+#define MAX_TEXT ((size_t)64 << 20)
+
+static nw_status no_memory(nw_api_error *e, const char *name)
+{
+    (void)nw_api_fail(e, name, "%s: no memory for it", name);
+    e->http_status = 503;
+    e->type = "server_error";
+    return NW_E_NOMEM;
+}
+
+/* [{"type": "text", "text": "..."}, ...] into one string. */
+static nw_status join_parts(size_t at, const json_t *parts, json_t **out, nw_api_error *e)
+{
+    nw_buf b;
+    char where[64];
+
+    nw_buf_init(&b, MAX_TEXT);
+    for (size_t i = 0; i < json_array_size(parts); i++) {
+        const json_t *part = json_array_get(parts, i);
+        const char *type = json_string_value(json_object_get(part, "type"));
+        const json_t *text = json_object_get(part, "text");
+        (void)snprintf(where, sizeof where, "messages[%zu].content[%zu]", at, i);
+        if (type == NULL || strcmp(type, "text") != 0 || !json_is_string(text)) {
+            nw_buf_release(&b);
+            return nw_api_fail(e, where, "%s: only parts of type 'text' are supported", where);
+        }
+        (void)nw_buf_add(&b, json_string_value(text), json_string_length(text));
+    }
+    *out = b.failed ? NULL : json_stringn(b.data != NULL ? b.data : "", b.len);
+    nw_buf_release(&b);
+    return *out != NULL ? NW_OK : no_memory(e, "messages");
+}
+
+static nw_status read_content(size_t at, const json_t *m, json_t **out, nw_api_error *e)
+{
+    const json_t *content = json_object_get(m, "content");
+    char where[64];
+
+    if (json_is_string(content)) {
+        *out = json_stringn(json_string_value(content), json_string_length(content));
+        return *out != NULL ? NW_OK : no_memory(e, "messages");
+    }
+    if (json_is_array(content)) {
+        return join_parts(at, content, out, e);
+    }
+    (void)snprintf(where, sizeof where, "messages[%zu].content", at);
+    return nw_api_fail(e, where, "%s: a string or an array of parts is expected", where);
+}
+
+/* Keys besides role and content that may stand in a message and do not change the answer; refusal
+ * comes as null from OpenAI's own client. */
+static nw_status check_keys(size_t at, const json_t *m, nw_api_error *e)
+{
+    static const char *const known[] = {"role", "content", "name"};
+    const char *key = NULL;
+    json_t *value = NULL;
+    char where[64];
+
+    json_object_foreach((json_t *)(uintptr_t)m, key, value)
+    {
+        size_t i = 0;
+        while (i < NW_COUNT(known) && strcmp(known[i], key) != 0) {
+            i++;
+        }
+        if (i == NW_COUNT(known) && !json_is_null(value)) {
+            (void)snprintf(where, sizeof where, "messages[%zu].%.30s", at, key);
+            return nw_api_fail(e, where, "%s: not supported", where);
+        }
+    }
+    return NW_OK;
+}
+
+static nw_status read_message(size_t at, const json_t *m, json_t *list, nw_api_error *e)
+{
+    const char *role = json_string_value(json_object_get(m, "role"));
+    json_t *content = NULL;
+    char where[64];
+
+    (void)snprintf(where, sizeof where, "messages[%zu].role", at);
+    if (!json_is_object(m) || role == NULL || role[0] == '\0' || strlen(role) > 32) {
+        return nw_api_fail(e, where, "%s: a string such as 'user' is expected", where);
+    }
+    if (check_keys(at, m, e) != NW_OK || read_content(at, m, &content, e) != NW_OK) {
+        return NW_E_FORMAT;
+    }
+    json_t *clean = json_pack("{s:s, s:o}", "role", role, "content", content);
+    return clean != NULL && json_array_append_new(list, clean) == 0 ? NW_OK
+                                                                    : no_memory(e, "messages");
+}
+
+nw_status nw_api_read_messages(const char *name, const json_t *v, nw_api_request *r,
+                               nw_api_error *e)
+{
+    if (!json_is_array(v) || json_array_size(v) == 0) {
+        return nw_api_fail(e, name, "messages: an array of at least one message is expected");
+    }
+    r->messages = json_array();
+    if (r->messages == NULL) {
+        return no_memory(e, name);
+    }
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const nw_status st = read_message(i, json_array_get(v, i), r->messages, e);
+        if (st != NW_OK) {
+            return st;
+        }
+    }
+    return NW_OK;
+}
+
+static nw_status read_ids(const char *name, const json_t *v, nw_api_request *r, nw_api_error *e)
+{
+    const size_t n = json_array_size(v);
+
+    r->ids = calloc(n, sizeof *r->ids);
+    if (r->ids == NULL) {
+        return no_memory(e, name);
+    }
+    r->n_ids = n;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *id = json_array_get(v, i);
+        if (!json_is_integer(id) || json_integer_value(id) < 0 ||
+            json_integer_value(id) > INT32_MAX) {
+            return nw_api_fail(e, name, "prompt[%zu]: a token id is expected", i);
+        }
+        r->ids[i] = (int32_t)json_integer_value(id);
+    }
+    return NW_OK;
+}
+
+nw_status nw_api_read_prompt(const char *name, const json_t *v, nw_api_request *r, nw_api_error *e)
+{
+    const json_t *first = json_array_get(v, 0);
+
+    if (json_is_integer(first)) {
+        return read_ids(name, v, r, e);
+    }
+    if (json_is_array(v) && json_array_size(v) == 1) {
+        v = first;
+    }
+    if (!json_is_string(v)) {
+        return nw_api_fail(e, name,
+                           "prompt: a string, or an array of one string or of token ids, "
+                           "is expected");
+    }
+    r->n_prompt_bytes = json_string_length(v);
+    r->prompt = strdup(json_string_value(v));
+    return r->prompt != NULL ? NW_OK : no_memory(e, name);
+}
