@@ -14,7 +14,7 @@
 nw_artifact_slot *nw_artifact_slot_of(const nw_artifact *a, nw_role role, int32_t layer)
 {
     const size_t per_role = (size_t)a->config.n_layers + 1;
-    const size_t i = (size_t)(layer + 1);
+    const size_t i = (size_t)layer + 1; /* 0 for -1, the tensors of no layer */
 
     return layer < -1 || i >= per_role ? NULL : &a->slots[(size_t)role * per_role + i];
 }
