@@ -63,7 +63,9 @@ static nw_status read_config(const char *path, const uint8_t *bytes, size_t n, n
                        path, c->d_model, c->n_heads);
     }
     c->attn_scale = 1.0F / sqrtf((float)c->d_head);
-    return nw_config_check(c, path, err);
+    return nw_config_check(c, path, err) == NW_OK
+               ? NW_OK
+               : nw_context(err, "neither GGUF nor safetensors, and no llama2.c file");
 }
 
 /* Order of the file; the two tables stand before the head. */

@@ -8,23 +8,20 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "gguf_bytes.h"
 #include "model/checkpoint.h"
 #include "table.h"
+#include "tmpdir.h"
 
 #define MAX_RSS_KIB  65536L
 #define MAX_SECONDS  1.0
 #define EXIT_REFUSED 42 /* of the child: refused with NW_E_FORMAT */
 
-static char dir[] = "/tmp/narrow-reports-XXXXXX";
+static nw_tmpdir dir;
 
 static void write_file(const char *name, const nw_buf *b, char path[512])
 {
-    nw_error err = {0};
-
-    (void)snprintf(path, 512, "%s/%s", dir, name);
-    assert_int_equal(nw_file_write(path, b->data, b->len, &err), NW_OK);
+    (void)nw_tmpdir_put(&dir, name, b->data, b->len, path, 512);
 }
 
 /* In a child: opens `path` as a checkpoint; 0 opened, EXIT_REFUSED refused, and the message goes
@@ -345,15 +342,10 @@ int main(void)
         cmocka_unit_test(a8_large_vocabulary_opens_fast),
         cmocka_unit_test(a12_split_files_open_whole_or_not_at_all),
     };
-    char path[512];
 
-    if (mkdtemp(dir) == NULL) {
-        return 1;
-    }
+    dir = nw_tmpdir_make();
     const int failed = NW_RUN_TABLE("reports A", rows, hostile_file_is_refused_cleanly) +
                        cmocka_run_group_tests(tests, NULL, NULL);
-    (void)snprintf(path, sizeof path, "%s/hostile.gguf", dir);
-    (void)unlink(path);
-    (void)rmdir(dir);
+    nw_tmpdir_remove(&dir);
     return failed;
 }
