@@ -121,6 +121,28 @@ static nw_status refuse_existing(const char *path, bool replace, nw_error *err)
     return NW_OK;
 }
 
+static bool same_place(const char *a, const char *b)
+{
+    struct stat x;
+    struct stat y;
+
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+bool nw_folder_holds(const char *folder, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *parent = NULL;
+    bool held = same_place(folder, path);
+
+    if (!held && !nw_file_is_dir(path)) {
+        parent = slash == NULL ? strdup(".") : strndup(path, (size_t)(slash - path) + 1);
+        held = parent != NULL && same_place(folder, parent);
+    }
+    free(parent);
+    return held;
+}
+
 nw_status nw_folder_open(nw_folder *f, const char *path, bool replace, nw_error *err)
 {
     static const char suffix[] = ".partial-XXXXXX";

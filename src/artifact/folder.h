@@ -18,6 +18,9 @@ NW_MUST_USE nw_status nw_folder_open(nw_folder *f, const char *path, bool replac
 NW_MUST_USE nw_status nw_folder_commit(nw_folder *f, nw_error *err);
 void nw_folder_close(nw_folder *f); /* all zero, committed or half-open objects too */
 
+/* Is `path` the folder itself, or a file that lies in it? False where either does not exist. */
+bool nw_folder_holds(const char *folder, const char *path);
+
 /* Removes a folder and the plain files in it (no deeper levels). */
 NW_MUST_USE nw_status nw_folder_remove(const char *path, nw_error *err);
 

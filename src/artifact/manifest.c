@@ -316,7 +316,7 @@ static nw_status load_facts(const json_t *doc, const char *path, nw_manifest *m,
         char **out;
     } texts[] = {{doc, "tool", &m->tool_version},
                  {source, "name", &m->source_name},
-                 {doc, "note", &m->note},
+                 {source, "note", &m->note},
                  {recipe, "name", &m->recipe_name},
                  {recipe, "scale_rule", &m->scale_rule}};
     const struct {

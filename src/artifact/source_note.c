@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "artifact/artifact.h"
+#include "artifact/folder.h"
 #include "base/file.h"
 
 #define MAX_NOTE_FILE ((size_t)1 << 20)
@@ -90,6 +92,18 @@ nw_status nw_source_note(const nw_checkpoint *c, char **note, nw_error *err)
     }
     *note = strdup(text);
     return *note != NULL ? NW_OK : nw_fail(err, NW_E_NOMEM, "no memory for a note");
+}
+
+nw_status nw_source_open(const char *path, const char *out, nw_checkpoint **ckpt, nw_error *err)
+{
+    if (nw_folder_holds(out, path)) {
+        return nw_fail(err, NW_E_USAGE, "%s: the result would take the place of its source", out);
+    }
+    if (nw_artifact_is_native(path)) {
+        return nw_fail(err, NW_E_UNSUPPORTED,
+                       "%s: is a quantized artifact; name the checkpoint it was made from", path);
+    }
+    return nw_checkpoint_open(path, ckpt, err);
 }
 
 json_t *nw_source_formats(const nw_checkpoint *c)

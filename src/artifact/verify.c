@@ -8,11 +8,17 @@
 
 #include "artifact/artifact.h"
 #include "base/file.h"
+#include "base/pool.h"
 #include "model/safetensors.h"
 
 /* Sums are taken over the same values in the same order as when writing, by rows instead of by
  * panels: they differ by rounding of a sum of n doubles, far below this. */
 #define REL_TOLERANCE 1e-9
+
+typedef struct {
+    bool ok;
+    char why[192];
+} finding;
 
 typedef struct {
     const char *path;
@@ -21,6 +27,7 @@ typedef struct {
     nw_checkpoint *source; /* may be NULL */
     nw_verify_fn report;
     void *ctx;
+    finding *findings; /* one a tensor of the manifest */
     size_t n_bad;
     char first[256]; /* name and problem of the first bad tensor */
 } verifier;
@@ -148,19 +155,50 @@ static bool check_values(const verifier *v, const nw_manifest_tensor *t, const u
     return ok;
 }
 
-static void check_tensor(verifier *v, const nw_manifest_tensor *t)
+/* Item of the pool: one tensor, whose finding is kept for the report in manifest order. */
+static void check_tensor(void *ctx, size_t item, unsigned worker)
 {
+    verifier *v = ctx;
+    const nw_manifest_tensor *t = &v->manifest.tensors[item];
     const nw_st_tensor *st = nw_st_find(v->st, t->name);
-    char why[192] = "";
-    const bool ok =
-        check_bytes(t, st, why, sizeof why) && check_values(v, t, st->data, why, sizeof why);
+    finding *f = &v->findings[item];
 
-    if (!ok && v->n_bad++ == 0) {
-        (void)snprintf(v->first, sizeof v->first, "'%.60s': %s", t->name, why);
+    (void)worker;
+    f->ok = check_bytes(t, st, f->why, sizeof f->why) &&
+            check_values(v, t, st->data, f->why, sizeof f->why);
+}
+
+static void report_findings(verifier *v)
+{
+    for (size_t i = 0; i < v->manifest.n_tensors; i++) {
+        const nw_manifest_tensor *t = &v->manifest.tensors[i];
+        const finding *f = &v->findings[i];
+        if (!f->ok && v->n_bad++ == 0) {
+            (void)snprintf(v->first, sizeof v->first, "'%.60s': %s", t->name, f->why);
+        }
+        if (v->report != NULL) {
+            v->report(v->ctx, t, f->ok ? NULL : f->why);
+        }
     }
-    if (v->report != NULL) {
-        v->report(v->ctx, t, ok ? NULL : why);
+}
+
+static nw_status check_all(verifier *v, nw_error *err)
+{
+    nw_pool *pool = NULL;
+    nw_status st = NW_OK;
+
+    v->findings = calloc(v->manifest.n_tensors, sizeof *v->findings);
+    if (v->findings == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "%s: no memory for %zu findings", v->path,
+                       v->manifest.n_tensors);
     }
+    st = nw_pool_open(0, &pool, err);
+    if (st == NW_OK) {
+        nw_pool_run(pool, v->manifest.n_tensors, check_tensor, v);
+        report_findings(v);
+    }
+    nw_pool_close(pool);
+    return st;
 }
 
 static nw_status open_parts(verifier *v, const char *source, nw_error *err)
@@ -198,8 +236,9 @@ nw_status nw_artifact_verify(const char *path, const char *source, nw_verify_fn 
     if (st != NW_OK) {
         goto out;
     }
-    for (size_t i = 0; i < v.manifest.n_tensors; i++) {
-        check_tensor(&v, &v.manifest.tensors[i]);
+    st = check_all(&v, err);
+    if (st != NW_OK) {
+        goto out;
     }
     if (v.n_bad > 0) {
         st = nw_fail(err, NW_E_FORMAT, "%s: %zu of %zu tensors are at fault, first %s", path,
@@ -211,6 +250,7 @@ nw_status nw_artifact_verify(const char *path, const char *source, nw_verify_fn 
         st = open_whole(path, err);
     }
 out:
+    free(v.findings);
     nw_checkpoint_close(v.source);
     nw_st_close(v.st);
     nw_manifest_release(&v.manifest);

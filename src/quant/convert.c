@@ -200,7 +200,7 @@ static nw_status make_note(driver *d, nw_error *err)
 static nw_status open_all(driver *d, nw_error *err)
 {
     const nw_convert_options *o = d->options;
-    nw_status st = nw_checkpoint_open(o->source, &d->ckpt, err);
+    nw_status st = nw_source_open(o->source, o->out, &d->ckpt, err);
 
     if (st == NW_OK) {
         st = make_note(d, err);

@@ -19,6 +19,7 @@
 #include "model/safetensors.h"
 
 #define PIECE_VALUES ((size_t)1 << 18) /* an item of the pool: about 1 MiB of F32 */
+#define MEGABYTE     1000000U          /* what progress counts in */
 #define BLOCK_PIECES 16                /* pieces read before any is written */
 
 /* A block of rows of one tensor. */
@@ -158,7 +159,7 @@ static nw_status write_tensor(writer *w, nw_st_writer *st_writer, const nw_ckpt_
         st = run_block(&b, st_writer, sum, err);
         w->n_done += (uint64_t)b.n_rows * t->n_cols * b.value_bytes;
         if (st == NW_OK && w->job->progress != NULL) {
-            nw_progress_step(&w->progress, w->n_done);
+            nw_progress_step(&w->progress, w->n_done / MEGABYTE);
         }
     }
     block_close(&b);
@@ -281,7 +282,7 @@ nw_status nw_hf_write(const nw_hf_job *job, nw_hf_tensor_fn on_tensor, void *ctx
     nw_status st = assign_shards(&w, err);
 
     if (st == NW_OK && job->progress != NULL) {
-        nw_progress_begin(&w.progress, job->progress, "bytes", w.total_bytes);
+        nw_progress_begin(&w.progress, job->progress, "MB", w.total_bytes / MEGABYTE);
     }
     for (size_t s = 0; st == NW_OK && s < w.n_shards; s++) {
         st = write_shard(&w, s, on_tensor, ctx, err);

@@ -309,7 +309,7 @@ static nw_status open_all(driver *d, nw_error *err)
     nw_status st = nw_recipe_open(o->recipe, &d->recipe, err);
 
     if (st == NW_OK) {
-        st = nw_checkpoint_open(o->source, &d->ckpt, err);
+        st = nw_source_open(o->source, o->out, &d->ckpt, err);
     }
     if (st == NW_OK) {
         st = nw_recipe_resolve(d->recipe, d->ckpt, &d->choices, &d->n, o->mistakes, err);

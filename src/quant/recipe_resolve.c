@@ -78,7 +78,6 @@ static void check_groups(const nw_recipe_choice *choices, size_t n, nw_buf *mist
     for (size_t i = 0; i < n; i++) {
         size_t count = 0;
         size_t first = i;
-        char type[32];
         if (group_fits(&choices[i])) {
             continue;
         }
@@ -92,14 +91,14 @@ static void check_groups(const nw_recipe_choice *choices, size_t n, nw_buf *mist
             continue; /* told already */
         }
         const nw_ckpt_tensor *t = choices[i].tensor;
-        (void)nw_buf_printf(mistakes, "%.*s%s: %u columns are no multiple of group %u (%s)",
-                            (int)leaf_length(t->name), t->name,
-                            count > 1 ? " and the same of other layers" : "", (unsigned)t->n_cols,
-                            (unsigned)choices[i].type.group, nw_panel_name(choices[i].type, type));
-        (void)nw_buf_printf(mistakes, ", %zu tensor%s; groups that fit:%s%s%s%s\n", count,
-                            count > 1 ? "s" : "", t->n_cols % 32 == 0 ? " 32" : "",
-                            t->n_cols % 64 == 0 ? " 64" : "", t->n_cols % 128 == 0 ? " 128" : "",
-                            t->n_cols % 32 != 0 ? " none" : "");
+        (void)nw_buf_printf(mistakes, "%.*s", (int)leaf_length(t->name), t->name);
+        if (count > 1) {
+            (void)nw_buf_printf(mistakes, " and %zu like it", count - 1);
+        }
+        (void)nw_buf_printf(mistakes, ": %u columns are no multiple of group %u (fits:%s%s%s)\n",
+                            (unsigned)t->n_cols, (unsigned)choices[i].type.group,
+                            t->n_cols % 32 == 0 ? " 32" : " none", t->n_cols % 64 == 0 ? " 64" : "",
+                            t->n_cols % 128 == 0 ? " 128" : "");
     }
 }
 
