@@ -41,6 +41,15 @@ NW_INLINE __m512i nw_spread(const uint8_t *p)
     return _mm512_set1_epi32(x);
 }
 
+/* Asks for `lines` lines from `next` on; returns what follows them. */
+NW_INLINE const uint8_t *nw_prefetch(const uint8_t *next, uint32_t lines)
+{
+    for (; lines > 0; lines--, next += 64) {
+        _mm_prefetch((const char *)next, _MM_HINT_T1);
+    }
+    return next;
+}
+
 /* In each 128-bit lane (4 rows x 4 columns): columns 0, 1 of the rows, then columns 2, 3, so that
  * unpacking with a second table's bytes gives one 16-bit pair a row. */
 NW_INLINE __m512i nw_pair_order(void)

@@ -18,7 +18,7 @@ NW_INLINE __m512 step_f32(__m512 c, __m512i w, __m512i a)
 }
 
 NW_INLINE void tile(const nw_tile *t, uint32_t n_steps, step_fn step, const unsigned nv,
-                    const unsigned mr)
+                    const unsigned mr, const uint32_t ahead)
 {
     const uint8_t *w[8];
     const uint8_t *a[NW_TILE_TOKENS];
@@ -33,8 +33,10 @@ NW_INLINE void tile(const nw_tile *t, uint32_t n_steps, step_fn step, const unsi
             c[m * nv + v] = _mm512_setzero_ps();
         }
     }
+    const uint8_t *next = t->next;
     for (size_t j = 0; j < n_steps; j++) {
         __m512i x[8];
+        next = nw_prefetch(next, ahead);
         NW_EACH(v, nv) {
             x[v] = _mm512_loadu_si512(w[v] + j * 64);
         }
@@ -58,22 +60,26 @@ NW_INLINE void tiles(const nw_tile *t, uint32_t n_steps, step_fn step, const uns
 {
     switch (mr) {
     case 1:
-        tile(t, n_steps, step, nv, 1);
+        tile(t, n_steps, step, nv, 1, t->ahead);
         return;
     case 2:
-        tile(t, n_steps, step, nv, 2);
+        tile(t, n_steps, step, nv, 2, t->ahead);
         return;
     case 3:
-        tile(t, n_steps, step, nv, 3);
+        tile(t, n_steps, step, nv, 3, t->ahead);
         return;
     case 4:
-        tile(t, n_steps, step, nv, 4);
+        tile(t, n_steps, step, nv, 4, t->ahead);
         return;
     case 5:
-        tile(t, n_steps, step, nv, 5);
+        tile(t, n_steps, step, nv, 5, t->ahead);
         return;
     default:
-        tile(t, n_steps, step, nv, 6);
+        if (t->ahead > 0) {
+            tile(t, n_steps, step, nv, 6, t->ahead);
+        } else { /* most tiles of a prefill: the test is out of the loop */
+            tile(t, n_steps, step, nv, 6, 0);
+        }
         return;
     }
 }
@@ -96,7 +102,7 @@ static void bf16_4(const nw_tile *t, unsigned mr)
 static void bf16_8(const nw_tile *t, unsigned mr)
 {
     (void)mr;
-    tile(t, (t->n_cols + 1) / 2, step_bf16, 8, 1);
+    tile(t, (t->n_cols + 1) / 2, step_bf16, 8, 1, t->ahead);
 }
 
 static void f32_1(const nw_tile *t, unsigned mr)
@@ -117,7 +123,7 @@ static void f32_4(const nw_tile *t, unsigned mr)
 static void f32_8(const nw_tile *t, unsigned mr)
 {
     (void)mr;
-    tile(t, t->n_cols, step_f32, 8, 1);
+    tile(t, t->n_cols, step_f32, 8, 1, t->ahead);
 }
 
 void nw_avx512_linear_bf16(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,

@@ -10,6 +10,7 @@ typedef struct {
     uint32_t n_groups, quads; /* 64-byte steps of a group */
     size_t group_bytes;
     size_t codes_at; /* from the start of a group */
+    uint32_t ahead;  /* of nw_tile */
 } shape;
 
 NW_INLINE shape shape_of(const nw_tile *t, const bool zp)
@@ -19,7 +20,8 @@ NW_INLINE shape shape_of(const nw_tile *t, const bool zp)
     return (shape){.n_groups = (t->n_cols + group - 1) / group,
                    .quads = group / 8,
                    .group_bytes = codes_at + group * 8U,
-                   .codes_at = codes_at};
+                   .codes_at = codes_at,
+                   .ahead = t->ahead};
 }
 
 NW_INLINE __m512 group_scale(const uint8_t *group)
@@ -32,7 +34,8 @@ NW_INLINE __m512i group_zeros(const uint8_t *group)
     return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(group + 32)));
 }
 
-/* f += c * the scales of this group, for a tile. */
+/* f += c * the scales of this group, for a tile. The large tiles have more accumulators than
+ * registers: f, used once a group, is kept in memory, so that no c is spilled in the inner loop. */
 NW_INLINE void add_group(const uint8_t *const *w, __m512 *f, const __m512 *c, const unsigned nv,
                          const unsigned mr)
 {
@@ -40,6 +43,9 @@ NW_INLINE void add_group(const uint8_t *const *w, __m512 *f, const __m512 *c, co
         const __m512 s = group_scale(w[v]);
         NW_EACH(m, mr) {
             f[m * nv + v] = _mm512_fmadd_ps(c[m * nv + v], s, f[m * nv + v]);
+            if (nv * mr > 8) {
+                __asm__("" : "+m"(f[m * nv + v])); /* see above */
+            }
         }
     }
 }
@@ -108,8 +114,8 @@ NW_INLINE void a16_quad(__m512 *c, const __m512i *p01, const __m512i *p23, const
 }
 
 NW_INLINE void a16_group(const nibble_tables *b, const shape *s, const uint8_t *const *w,
-                         const uint8_t *const *a, __m512 *c, const bool zp, const unsigned nv,
-                         const unsigned mr)
+                         const uint8_t *const *a, const uint8_t **next, __m512 *c, const bool zp,
+                         const unsigned nv, const unsigned mr)
 {
     const size_t high_at = (size_t)s->quads * 8;
     __m512i zeros[8];
@@ -123,6 +129,7 @@ NW_INLINE void a16_group(const nibble_tables *b, const shape *s, const uint8_t *
     }
     for (size_t j = 0; j < s->quads; j++) {
         __m512i x[8];
+        *next = nw_prefetch(*next, s->ahead);
         __m512i p01[8];
         __m512i p23[8];
         NW_EACH(v, nv) {
@@ -154,9 +161,10 @@ NW_INLINE void a16_tile(const nw_tile *t, const bool zp, const unsigned nv, cons
             f[m * nv + v] = _mm512_setzero_ps();
         }
     }
+    const uint8_t *next = t->next;
     for (uint32_t g = 0; g < s.n_groups; g++) {
         __m512 c[12];
-        a16_group(&tables, &s, w, a, c, zp, nv, mr);
+        a16_group(&tables, &s, w, a, &next, c, zp, nv, mr);
         add_group(w, f, c, nv, mr);
         NW_EACH(v, nv) {
             w[v] += s.group_bytes;
@@ -175,22 +183,29 @@ NW_INLINE void a16_tile(const nw_tile *t, const bool zp, const unsigned nv, cons
 
 /* ---- INT8 activations ---- */
 
-/* The sum of a token's codes over group g. */
+/* The sum of a token's codes over group g. Fixed loads: a call here would spill every accumulator. */
 NW_INLINE int32_t group_sum(const uint8_t *row, uint32_t group, uint32_t g)
 {
-    const uint8_t *p = row + NW_ACT_SUMS_AT + (size_t)g * (group / NW_ACT_SUM_COLS) * 4;
-    int32_t part[4] = {0};
-    memcpy(part, p, group / NW_ACT_SUM_COLS * sizeof *part);
-    return part[0] + part[1] + part[2] + part[3];
+    const uint32_t parts = group / NW_ACT_SUM_COLS;
+    const uint8_t *p = row + NW_ACT_SUMS_AT + (size_t)g * parts * sizeof(int32_t);
+    int32_t sum = 0;
+
+    for (uint32_t i = 0; i < parts; i++, p += sizeof sum) {
+        int32_t part;
+        memcpy(&part, p, sizeof part);
+        sum += part;
+    }
+    return sum;
 }
 
-NW_INLINE void a8_dots(const uint8_t *const *w, const uint8_t *const *a, const shape *s, __m512i *c,
-                       const unsigned nv, const unsigned mr)
+NW_INLINE void a8_dots(const uint8_t *const *w, const uint8_t *const *a, const shape *s,
+                       const uint8_t **next, __m512i *c, const unsigned nv, const unsigned mr)
 {
     const __m512i nibble = _mm512_set1_epi8(15);
     const size_t high_at = (size_t)s->quads * 4;
 
     for (size_t j = 0; j < s->quads; j++) {
+        *next = nw_prefetch(*next, s->ahead);
         __m512i low[8];
         __m512i high[8];
         NW_EACH(v, nv) {
@@ -213,8 +228,8 @@ NW_INLINE void a8_dots(const uint8_t *const *w, const uint8_t *const *a, const s
 
 /* One group: dots less zero point times sum, times scale, into f. */
 NW_INLINE void a8_group(const uint8_t *const *w, const uint8_t *const *a, const int32_t *sums,
-                        const shape *s, __m512 *f, const bool zp, const unsigned nv,
-                        const unsigned mr)
+                        const shape *s, const uint8_t **next, __m512 *f, const bool zp,
+                        const unsigned nv, const unsigned mr)
 {
     __m512i c[12];
     __m512 x[12];
@@ -224,7 +239,7 @@ NW_INLINE void a8_group(const uint8_t *const *w, const uint8_t *const *a, const 
             c[m * nv + v] = zp ? _mm512_setzero_si512() : _mm512_set1_epi32(-8 * sums[m]);
         }
     }
-    a8_dots(w, a, s, c, nv, mr);
+    a8_dots(w, a, s, next, c, nv, mr);
     NW_EACH(v, nv) {
         const __m512i zeros = zp ? group_zeros(w[v]) : _mm512_setzero_si512();
         NW_EACH(m, mr) {
@@ -256,12 +271,13 @@ NW_INLINE void a8_tile(const nw_tile *t, const bool zp, const unsigned nv, const
             f[m * nv + v] = _mm512_setzero_ps();
         }
     }
+    const uint8_t *next = t->next;
     for (uint32_t g = 0; g < s.n_groups; g++) {
         int32_t sums[NW_TILE_TOKENS];
         NW_EACH(m, mr) {
             sums[m] = group_sum(t->a + m * t->a_stride, t->type.group, g);
         }
-        a8_group(w, a, sums, &s, f, zp, nv, mr);
+        a8_group(w, a, sums, &s, &next, f, zp, nv, mr);
         NW_EACH(v, nv) {
             w[v] += s.group_bytes;
         }

@@ -6,7 +6,7 @@
 /* ---- INT8 activations ---- */
 
 /* Stored bytes are code + 128, so each accumulator starts at -128 times the token's sum. */
-NW_INLINE void a8_tile(const nw_tile *t, const unsigned nv, const unsigned mr)
+NW_INLINE void a8_tile(const nw_tile *t, const unsigned nv, const unsigned mr, const uint32_t ahead)
 {
     const uint32_t quads = (t->n_cols + 3) / 4;
     const size_t codes_at = nw_act_codes_at(t->n_cols);
@@ -27,8 +27,10 @@ NW_INLINE void a8_tile(const nw_tile *t, const unsigned nv, const unsigned mr)
             c[m * nv + v] = _mm512_set1_epi32(-128 * head.sum);
         }
     }
+    const uint8_t *next = t->next;
     for (size_t j = 0; j < quads; j++) {
         __m512i x[8];
+        next = nw_prefetch(next, ahead);
         NW_EACH(v, nv) {
             x[v] = _mm512_loadu_si512(w[v] + j * 64);
         }
@@ -85,7 +87,8 @@ NW_INLINE void widen(const byte_tables *b, __m512i bytes, __m512i *p01, __m512i 
     *p23 = _mm512_unpackhi_epi8(low, high);
 }
 
-NW_INLINE void a16_tile(const nw_tile *t, const unsigned nv, const unsigned mr)
+NW_INLINE void a16_tile(const nw_tile *t, const unsigned nv, const unsigned mr,
+                        const uint32_t ahead)
 {
     const uint32_t quads = (t->n_cols + 3) / 4;
     const uint8_t *w[4];
@@ -102,9 +105,11 @@ NW_INLINE void a16_tile(const nw_tile *t, const unsigned nv, const unsigned mr)
             c[m * nv + v] = _mm512_setzero_ps();
         }
     }
+    const uint8_t *next = t->next;
     for (size_t j = 0; j < quads; j++) {
         __m512i p01[4];
         __m512i p23[4];
+        next = nw_prefetch(next, ahead);
         NW_EACH(v, nv) {
             widen(&tables, _mm512_loadu_si512(w[v] + j * 64), &p01[v], &p23[v]);
         }
@@ -132,22 +137,26 @@ NW_INLINE void a8_tiles(const nw_tile *t, const unsigned nv, unsigned mr)
 {
     switch (mr) {
     case 1:
-        a8_tile(t, nv, 1);
+        a8_tile(t, nv, 1, t->ahead);
         return;
     case 2:
-        a8_tile(t, nv, 2);
+        a8_tile(t, nv, 2, t->ahead);
         return;
     case 3:
-        a8_tile(t, nv, 3);
+        a8_tile(t, nv, 3, t->ahead);
         return;
     case 4:
-        a8_tile(t, nv, 4);
+        a8_tile(t, nv, 4, t->ahead);
         return;
     case 5:
-        a8_tile(t, nv, 5);
+        a8_tile(t, nv, 5, t->ahead);
         return;
     default:
-        a8_tile(t, nv, 6);
+        if (t->ahead > 0) {
+            a8_tile(t, nv, 6, t->ahead);
+        } else { /* most tiles of a prefill: the test is out of the loop */
+            a8_tile(t, nv, 6, 0);
+        }
         return;
     }
 }
@@ -156,22 +165,26 @@ NW_INLINE void a16_tiles(const nw_tile *t, const unsigned nv, unsigned mr)
 {
     switch (mr) {
     case 1:
-        a16_tile(t, nv, 1);
+        a16_tile(t, nv, 1, t->ahead);
         return;
     case 2:
-        a16_tile(t, nv, 2);
+        a16_tile(t, nv, 2, t->ahead);
         return;
     case 3:
-        a16_tile(t, nv, 3);
+        a16_tile(t, nv, 3, t->ahead);
         return;
     case 4:
-        a16_tile(t, nv, 4);
+        a16_tile(t, nv, 4, t->ahead);
         return;
     case 5:
-        a16_tile(t, nv, 5);
+        a16_tile(t, nv, 5, t->ahead);
         return;
     default:
-        a16_tile(t, nv, 6);
+        if (t->ahead > 0) {
+            a16_tile(t, nv, 6, t->ahead);
+        } else { /* most tiles of a prefill: the test is out of the loop */
+            a16_tile(t, nv, 6, 0);
+        }
         return;
     }
 }
@@ -194,7 +207,7 @@ static void a8_4(const nw_tile *t, unsigned mr)
 static void a8_8(const nw_tile *t, unsigned mr)
 {
     (void)mr;
-    a8_tile(t, 8, 1);
+    a8_tile(t, 8, 1, t->ahead);
 }
 
 static void a16_1(const nw_tile *t, unsigned mr)
@@ -210,7 +223,7 @@ static void a16_2(const nw_tile *t, unsigned mr)
 static void a16_4(const nw_tile *t, unsigned mr)
 {
     (void)mr;
-    a16_tile(t, 4, 1);
+    a16_tile(t, 4, 1, t->ahead);
 }
 
 void nw_avx512_linear_int8_a8(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,

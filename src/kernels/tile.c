@@ -6,21 +6,21 @@
 #include <assert.h>
 
 /* All the tokens against one block of panels. Tiles are as even as they come (7 tokens are 4 + 3
- * and not 6 + 1), and each is told to prefetch its share of the next block. */
-static void run_block(nw_tile *t, const nw_act *a, nw_tile_fn run, float *y, size_t block_bytes,
-                      bool more)
+ * and not 6 + 1). Where `more` follows, the first tiles prefetch the next block between them. */
+static void run_block(nw_tile *t, const nw_act *a, const nw_tile_width *width, float *y, bool more)
 {
     const uint32_t n = a->n_tokens;
     const uint32_t n_tiles = (n + NW_TILE_TOKENS - 1) / NW_TILE_TOKENS;
-    const size_t share = block_bytes / n_tiles / 64 * 64;
+    const uint32_t ahead = (width->n_panels + n_tiles - 1) / n_tiles;
 
     for (uint32_t i = 0; i < n_tiles; i++) {
         const uint32_t t0 = (uint32_t)((uint64_t)n * i / n_tiles);
         const uint32_t t1 = (uint32_t)((uint64_t)n * (i + 1) / n_tiles);
         t->a = (const uint8_t *)a->data + t0 * t->a_stride;
         t->y = y + t0 * t->ldy;
-        t->next = more ? t->w + block_bytes + i * share : NULL;
-        run(t, t1 - t0);
+        t->ahead = more && i * ahead < width->n_panels ? ahead : 0;
+        t->next = t->w + (t->ahead > 0 ? (width->n_panels + i * ahead) * t->w_stride : 0);
+        width->run(t, t1 - t0);
     }
 }
 
@@ -46,7 +46,6 @@ void nw_linear_tiled(const nw_weight *w, const nw_act *a, uint32_t panel0, uint3
         }
         t.w = w->data + p * panel;
         t.n_rows = w->n_rows - p * NW_PANEL_ROWS;
-        run_block(&t, a, width->run, y + (size_t)p * NW_PANEL_ROWS, width->n_panels * panel,
-                  p + 2 * width->n_panels <= panel1);
+        run_block(&t, a, width, y + (size_t)p * NW_PANEL_ROWS, p + 2 * width->n_panels <= panel1);
     }
 }

@@ -17,7 +17,9 @@ typedef struct {
     const uint8_t *a;    /* first packed token */
     size_t a_stride;     /* bytes */
     const void *tables;  /* of the kernel's own, made once a call; or NULL */
-    const uint8_t *next; /* weights to prefetch while this tile is computed, or NULL */
+    const uint8_t *next; /* weights of the next block, to be prefetched into L2 while this tile is
+                          * computed, `ahead` lines a step of 64 bytes of each panel */
+    uint32_t ahead;      /* 0: nothing to prefetch */
     float *y;            /* first token, first row */
     size_t ldy;
     uint32_t n_rows; /* rows from here to the end of the matrix: no more are written */
