@@ -8,11 +8,13 @@
 extern const nw_command nw_cmd_completion;
 extern const nw_command nw_cmd_doctor;
 extern const nw_command nw_cmd_help;
+extern const nw_command nw_cmd_tokenize;
 
 static const nw_command *const commands[] = {
     &nw_cmd_completion,
     &nw_cmd_doctor,
     &nw_cmd_help,
+    &nw_cmd_tokenize,
 };
 
 const nw_command *const *nw_commands(size_t *n)

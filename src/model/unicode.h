@@ -24,6 +24,9 @@ bool nw_is_number(uint32_t cp); /* \p{N} */
 bool nw_is_space(uint32_t cp);  /* \s: property White_Space */
 bool nw_is_word(uint32_t cp);   /* \w: alphabetic, mark, decimal number, connector punctuation */
 
+/* The first place where `what` (n_what > 0 bytes) stands in s, or NULL. */
+const char *nw_bytes_find(const char *s, size_t n, const char *what, size_t n_what);
+
 typedef enum { NW_NFC, NW_NFD, NW_NFKC, NW_NFKD } nw_normal_form;
 
 /* Appends the normal form of valid UTF-8. Text that is ASCII is copied. */
