@@ -203,7 +203,10 @@ static nw_status read_layer_types(view v, nw_model_config *c, nw_error *err)
                            "%s: 'layer_types' has no fixed period: layer %zu breaks it", v.name, i);
         }
     }
-    c->global_every = (uint32_t)first + 1;
+    if (first < n ||
+        c->global_every <= n) { /* without a global layer any period past them will do */
+        c->global_every = (uint32_t)first + 1;
+    }
     return NW_OK;
 }
 
@@ -228,14 +231,14 @@ static nw_status read_window(view v, nw_model_config *c, nw_error *err)
 
 static nw_status read_scales(view v, const nw_arch *a, nw_model_config *c, nw_error *err)
 {
-    float q_scalar = (float)c->d_head;
+    uint32_t q_scalar = c->d_head;
     nw_status st = NW_OK;
 
     if (a->scale_embed) {
         c->embed_scale = sqrtf((float)c->d_model);
-        st = opt_f32(v, "query_pre_attn_scalar", 1e-3, 1e9, &q_scalar, err);
+        st = nw_json_opt_u32(v.o, v.name, "query_pre_attn_scalar", 1, 1000000, &q_scalar, err);
     }
-    c->attn_scale = 1.0F / sqrtf(q_scalar);
+    c->attn_scale = 1.0F / sqrtf((float)q_scalar);
     if (st == NW_OK) {
         st = opt_f32(v, "rms_norm_eps", 0, 1, &c->norm_eps, err);
     }

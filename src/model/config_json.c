@@ -75,7 +75,7 @@ static int add_gemma(json_t *o, const nw_model_config *c)
     bad |= json_object_set_new(o, "sliding_window_pattern", json_integer(c->global_every));
     bad |= json_object_set_new(o, "rope_local_base_freq", real(c->rope_base_local));
     bad |= json_object_set_new(o, "query_pre_attn_scalar",
-                               real(rintf(1.0F / (c->attn_scale * c->attn_scale))));
+                               json_integer(lrintf(1.0F / (c->attn_scale * c->attn_scale))));
     bad |= json_object_set_new(o, "final_logit_softcapping",
                                c->logit_softcap > 0 ? real(c->logit_softcap) : json_null());
     bad |= json_object_set_new(o, "attn_logit_softcapping",
