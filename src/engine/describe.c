@@ -8,8 +8,14 @@
 
 static const char *const act_names[NW_ACT_KINDS] = {"f32", "bf16", "int8"};
 
-/* The kinds of activations that this run would like: what A8 asks for and a weight kind does not
- * offer shows as intended int8, used bf16 or f32. */
+/* A8 means int8 activations for every int8 and int4 matrix: a tier that has no such kernel shows as
+ * intended int8, used bf16 or f32. Matrices kept in BF16 or F32 never have int8 activations. */
+static nw_act_kind act_of(const nw_engine *e, nw_panel_type type, bool intended)
+{
+    const bool coded = type.kind == NW_PANEL_INT8 || type.kind == NW_PANEL_INT4;
+    return intended && e->a8 && coded ? NW_ACT_INT8 : e->kernels->act_kind(type, e->a8);
+}
+
 static const char *kernel_name(nw_engine *e, const nw_weight *const *w, unsigned n, bool intended,
                                nw_error *err)
 {
@@ -18,8 +24,7 @@ static const char *kernel_name(nw_engine *e, const nw_weight *const *w, unsigned
     (void)nw_buf_printf(&b, "%s ", e->kernels->tier);
     for (unsigned i = 0; i < n; i++) {
         char name[32];
-        const nw_act_kind act =
-            intended && e->a8 ? NW_ACT_INT8 : e->kernels->act_kind(w[i]->type, e->a8);
+        const nw_act_kind act = act_of(e, w[i]->type, intended);
         char part[64];
         (void)snprintf(part, sizeof part, "%s x %s", nw_panel_name(w[i]->type, name),
                        act_names[act]);

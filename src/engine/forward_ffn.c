@@ -133,7 +133,7 @@ static void head_item(void *ctx, size_t item, unsigned worker)
     const ffn_job *j = ctx;
     nw_engine *e = j->e;
     const nw_weight *w = &e->weights.head;
-    const size_t ld = NW_ITEM_PANELS * NW_PANEL_ROWS;
+    const size_t ld = (size_t)NW_ITEM_PANELS * NW_PANEL_ROWS;
     const uint32_t n_panels = nw_panel_count(w->n_rows);
     const uint32_t p0 = (uint32_t)item * NW_ITEM_PANELS;
     const uint32_t p1 = p0 + NW_ITEM_PANELS < n_panels ? p0 + NW_ITEM_PANELS : n_panels;

@@ -143,8 +143,8 @@ static nw_status check_request(const nw_scheduler *s, const nw_sched_request *r,
     return NW_OK;
 }
 
-static nw_status make_job(const nw_scheduler *s, const nw_sched_request *r, nw_sched_job **out,
-                          nw_error *err)
+/* NULL, with the error set, on failure. */
+static nw_sched_job *make_job(const nw_scheduler *s, const nw_sched_request *r, nw_error *err)
 {
     nw_sched_job *j = calloc(1, sizeof *j);
 
@@ -152,20 +152,20 @@ static nw_status make_job(const nw_scheduler *s, const nw_sched_request *r, nw_s
         j->tokens = calloc(r->n_prompt + r->max_tokens, sizeof *j->tokens);
     }
     if (j == NULL || j->tokens == NULL) {
+        (void)nw_fail(err, NW_E_NOMEM, "no memory for a request of %zu tokens", r->n_prompt);
         nw_sched_job_free(j);
-        return nw_fail(err, NW_E_NOMEM, "no memory for a request of %zu tokens", r->n_prompt);
+        return NULL;
     }
     if (nw_sampler_open(&r->sampling, s->engine->config->n_vocab, &j->sampler, err) != NW_OK) {
         nw_sched_job_free(j);
-        return err->code;
+        return NULL;
     }
     j->request = *r;
     j->request.prompt = NULL; /* the copy below is what counts */
     memcpy(j->tokens, r->prompt, r->n_prompt * sizeof *j->tokens);
     nw_sampler_saw(j->sampler, r->prompt, r->n_prompt);
     j->n_prompt = j->n_tokens = (uint32_t)r->n_prompt;
-    *out = j;
-    return NW_OK;
+    return j;
 }
 
 /* With the lock held. */
@@ -191,9 +191,11 @@ static bool enqueue(nw_scheduler *s, nw_sched_job *j)
 nw_status nw_scheduler_submit(nw_scheduler *s, const nw_sched_request *r, uint64_t *id,
                               nw_error *err)
 {
-    nw_sched_job *j = NULL;
-
-    if (check_request(s, r, err) != NW_OK || make_job(s, r, &j, err) != NW_OK) {
+    if (check_request(s, r, err) != NW_OK) {
+        return err->code;
+    }
+    nw_sched_job *j = make_job(s, r, err);
+    if (j == NULL) {
         return err->code;
     }
     (void)pthread_mutex_lock(&s->lock);

@@ -27,11 +27,10 @@ static nw_status make_rows(nw_engine *e, nw_error *err)
     return NW_OK;
 }
 
-static nw_status score_chunks(nw_engine *e, nw_session *s, nw_step_item it, const int32_t *ids,
-                              size_t n, size_t first, nw_logits_fn on_logits, void *ctx,
-                              nw_error *err)
+/* `it` names the session and the buffer of logits. */
+static nw_status score_chunks(nw_engine *e, nw_step_item it, const int32_t *ids, size_t n,
+                              size_t first, nw_logits_fn on_logits, void *ctx, nw_error *err)
 {
-    it.session = s;
     for (size_t pos = 0; pos < n; pos += it.n_tokens) {
         const bool silent = pos < first; /* positions before `first`: no logits, larger chunks */
         const size_t end = silent ? first : n;
@@ -65,8 +64,8 @@ nw_status nw_engine_score(nw_engine *e, const int32_t *ids, size_t n, size_t fir
     if (make_rows(e, err) != NW_OK || nw_session_open(e, &s, err) != NW_OK) {
         return err->code;
     }
-    const nw_step_item it = {.logits = e->score_logits};
-    const nw_status st = score_chunks(e, s, it, ids, n, first, on_logits, ctx, err);
+    const nw_step_item it = {.session = s, .logits = e->score_logits};
+    const nw_status st = score_chunks(e, it, ids, n, first, on_logits, ctx, err);
     nw_session_close(s);
     return st;
 }

@@ -1,0 +1,23 @@
+/* A seeded tiny model in a Hugging Face folder: config.json, model.safetensors, tokenizer.json,
+ * tokenizer_config.json with a chat template. Widths are odd on purpose (no multiple of 16 or 32).
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef NW_TESTS_TINY_MODEL_H
+#define NW_TESTS_TINY_MODEL_H
+
+#include "model/config.h"
+
+/* 256 bytes, then <s>, </s>, <|user|>, <|end|>: the ids of the byte-level tokenizer. */
+#define NW_TINY_VOCAB 260
+#define NW_TINY_BOS   256
+#define NW_TINY_EOS   257
+
+/* Two layers, four query heads on two kv heads, untied. */
+nw_model_config nw_tiny_llama(void);
+/* Four layers, the third one global, a window of 20 tokens, tied, all of gemma's norms. */
+nw_model_config nw_tiny_gemma3(void);
+
+/* Writes the folder `dir` (made if absent), weights float32 from `seed`: normal with variance
+ * 1 / n_cols, norm gains near 1. Ends the test program on failure. */
+void nw_tiny_write(const nw_model_config *c, uint64_t seed, const char *dir);
+
+#endif
