@@ -255,6 +255,18 @@ static size_t warmup_completions(const load *l, size_t n, int64_t w0)
     return done;
 }
 
+/* When the last request of the window ended. */
+static int64_t window_end(const load *l, size_t n, int64_t w0, int64_t w1)
+{
+    int64_t end = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        const nw_bench_row *r = &l->rows[i];
+        end = r->s_ns >= w0 && r->s_ns < w1 && r->l_ns > end ? r->l_ns : end;
+    }
+    return end;
+}
+
 /* Moves what was measured into *out and computes its figures. */
 static nw_status conclude(load *l, size_t n_sent, int64_t w0, int64_t w1, nw_load_result *out,
                           nw_error *err)
@@ -273,7 +285,8 @@ static nw_status conclude(load *l, size_t n_sent, int64_t w0, int64_t w1, nw_loa
     r.rows = (nw_bench_rows){l->rows, n_sent, l->arrivals->n};
     r.series = l->series;
     r.n_series = l->n_series;
-    r.ran_dry = n_sent == l->arrivals->n;
+    r.ran_dry = n_sent == l->arrivals->n &&
+                window_end(l, n_sent, w0, w1) > l->arrivals->rows[l->arrivals->n - 1].t_ns;
     r.wall_s = (double)(nw_now_ns() - l->t0_ns) * 1e-9;
     l->rows = NULL;
     l->series = NULL;

@@ -1,6 +1,6 @@
 /* Prompts of exact length. Words are common enough to be one token each in most vocabularies, so a
- * first guess of one word a token is close; the count then steers the number of words, and single
- * letters fill what a whole word would overshoot.
+ * first guess of one word a token is close; the count then steers the number of words, and short
+ * fillers make up what a whole word would overshoot.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "bench/prompts.h"
 
@@ -29,12 +29,16 @@ static const char *const words[] = {
     "show",     "hear",   "play",    "run",       "move",     "live",
 };
 
-#define MAX_TRIES    24
-#define MAX_TEXT     ((size_t)16 << 20)
-#define MAX_WORD_LEN 12
+#define MAX_TRIES  12
+#define MAX_TEXT   ((size_t)16 << 20)
+#define MORE_WORDS 0x6d6f7265U /* tells the stream of the last words from that of the first */
 
-/* The text of n_words words and n_fill letters drawn from (seed, key); each word follows a space. */
-static bool write_text(nw_buf *b, size_t n_words, size_t n_fill, uint64_t seed, uint64_t key)
+/* What fills the last tokens, where one more word would be too long; in most vocabularies the first
+ * is one token, and some of the others is one in any. */
+static const char *const fillers[] = {" a", ".", ",", " I", "1", "x", "!"};
+
+/* n_words words drawn from (seed, key); each but the first follows a space. */
+static bool write_words(nw_buf *b, size_t n_words, uint64_t seed, uint64_t key)
 {
     nw_rng r = nw_rng_stream(seed, key);
 
@@ -42,11 +46,6 @@ static bool write_text(nw_buf *b, size_t n_words, size_t n_fill, uint64_t seed, 
     for (size_t i = 0; i < n_words; i++) {
         const char *w = words[nw_rng_below(&r, NW_COUNT(words))];
         if ((i > 0 && !nw_buf_add(b, " ", 1)) || !nw_buf_puts(b, w)) {
-            return false;
-        }
-    }
-    for (size_t i = 0; i < n_fill; i++) {
-        if (!nw_buf_puts(b, b->len == 0 ? "a" : " a")) {
             return false;
         }
     }
@@ -79,40 +78,76 @@ static nw_status count(nw_target *t, const nw_buf *b, uint32_t *n, nw_error *err
                             "no tokenizer was given (--tokenizer)");
 }
 
+/* The largest number of words that stays within n_want tokens, near enough: by proportion from above,
+ * then down by what is too much. */
+static nw_status fit_words(nw_target *t, uint32_t n_want, uint64_t seed, uint64_t key, nw_buf *b,
+                           uint32_t *n, nw_error *err)
+{
+    size_t n_words = n_want;
+
+    for (int i = 0; i < MAX_TRIES; i++) {
+        if (!write_words(b, n_words, seed, key)) {
+            return nw_fail(err, NW_E_RANGE, "prompt of %u tokens: more than %zu bytes", n_want,
+                           MAX_TEXT);
+        }
+        if (count(t, b, n, err) != NW_OK) {
+            return err->code;
+        }
+        if (*n <= n_want || n_words == 0) {
+            return NW_OK;
+        }
+        const size_t fits = (size_t)((double)n_words * n_want / *n);
+        n_words = fits < n_words ? fits : n_words - 1;
+    }
+    return NW_OK;
+}
+
+/* One word more, or else one filler. *moved is false when none of them brings the count nearer without
+ * passing n_want. */
+static nw_status fill_one(nw_target *t, uint32_t n_want, nw_rng *r, nw_buf *b, uint32_t *n,
+                          bool *moved, nw_error *err)
+{
+    const size_t len = b->len;
+    const char *word = words[nw_rng_below(r, NW_COUNT(words))];
+
+    *moved = false;
+    for (size_t i = 0; i <= NW_COUNT(fillers) && !*moved; i++) {
+        uint32_t k = 0;
+        if (i == 0 ? !nw_buf_printf(b, " %s", word) : !nw_buf_puts(b, fillers[i - 1])) {
+            return nw_fail(err, NW_E_RANGE, "prompt of %u tokens: more than %zu bytes", n_want,
+                           MAX_TEXT);
+        }
+        if (count(t, b, &k, err) != NW_OK) {
+            return err->code;
+        }
+        if (k > *n && k <= n_want) {
+            *n = k;
+            *moved = true;
+        } else {
+            b->len = len;
+            b->data[len] = '\0';
+        }
+    }
+    return NW_OK;
+}
+
 nw_status nw_prompt_make(nw_target *t, uint32_t n_want, uint64_t seed, uint64_t key, char **text,
                          uint32_t *n_tokens, nw_error *err)
 {
     nw_buf b;
-    size_t n_words = n_want;
-    size_t n_fill = 0;
     uint32_t n = 0;
+    bool moved = true;
+    nw_rng more = nw_rng_stream(seed ^ MORE_WORDS, key);
 
     nw_buf_init(&b, MAX_TEXT);
-    for (int i = 0; i < MAX_TRIES; i++) {
-        if (!write_text(&b, n_words, n_fill, seed, key)) {
-            nw_buf_release(&b);
-            return nw_fail(err, NW_E_RANGE, "prompt of %u tokens: more than %zu bytes", n_want,
-                           MAX_TEXT);
-        }
-        if (count(t, &b, &n, err) != NW_OK) {
-            nw_buf_release(&b);
-            return err->code;
-        }
-        if (n == n_want || (n_words + n_fill <= 1 && n > n_want)) {
-            break;
-        }
-        if (n > n_want) { /* too long: fewer words, by at least one and by what they seem to cost */
-            const size_t over = (size_t)(n - n_want) * n_words / n;
-            n_words -= over + 1 < n_words ? over + 1 : n_words;
-            n_fill = n_words == 0 && n_want > 0 ? 1 : 0;
-        } else if (n_want - n > MAX_WORD_LEN) {
-            n_words += (n_want - n) / 2;
-        } else {
-            n_fill += n_want - n;
-        }
+    nw_status st = fit_words(t, n_want, seed, key, &b, &n, err);
+    while (st == NW_OK && n < n_want && moved) {
+        st = fill_one(t, n_want, &more, &b, &n, &moved, err);
     }
-    *text = nw_buf_take(&b);
-    *n_tokens = n;
+    if (st == NW_OK) {
+        *text = nw_buf_take(&b);
+        *n_tokens = n;
+    }
     nw_buf_release(&b);
-    return *text != NULL ? NW_OK : nw_fail(err, NW_E_NOMEM, "prompt: no memory");
+    return st;
 }

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "stats/summary.h"
+
 static int64_t rebase(int64_t t_ns, int64_t t0_ns)
 {
     return t_ns != 0 ? t_ns - t0_ns : -1;
@@ -53,43 +55,19 @@ void nw_bench_rows_release(nw_bench_rows *rows)
     *rows = (nw_bench_rows){0};
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a;
-    const double y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Nearest rank: the ceil(p n)-th smallest. */
-static double rank_of(const double *sorted, size_t n, double p)
-{
-    const double r = ceil(p * (double)n - 1e-9);
-    return sorted[r < 1 ? 0 : (size_t)r - 1];
-}
-
 nw_bench_dist nw_bench_dist_of(double *v, size_t n)
 {
-    nw_bench_dist d = {.n = n, .n_lacking = n < NW_BENCH_P99_MIN_N ? NW_BENCH_P99_MIN_N - n : 0};
-    double sum = 0;
+    const nw_summary s = nw_summarize(v, n);
 
-    d.mean = d.min = d.max = d.p50 = d.p90 = d.p99 = NAN;
-    if (n == 0) {
-        return d;
-    }
-    qsort(v, n, sizeof *v, by_value);
-    for (size_t i = 0; i < n; i++) {
-        sum += v[i];
-    }
-    d.mean = sum / (double)n;
-    d.min = v[0];
-    d.max = v[n - 1];
-    d.p50 = rank_of(v, n, 0.50);
-    d.p90 = rank_of(v, n, 0.90);
-    if (n >= NW_BENCH_P99_MIN_N) {
-        d.has_p99 = true;
-        d.p99 = rank_of(v, n, 0.99);
-    }
-    return d;
+    return (nw_bench_dist){.n = n,
+                           .mean = s.mean,
+                           .min = s.min,
+                           .max = s.max,
+                           .p50 = s.p50,
+                           .p90 = s.p90,
+                           .p99 = s.p99,
+                           .has_p99 = n >= NW_P99_MIN_N,
+                           .n_lacking = n < NW_P99_MIN_N ? NW_P99_MIN_N - n : 0};
 }
 
 /* One list of values for each distribution of a summary. */

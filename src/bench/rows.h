@@ -38,8 +38,6 @@ typedef struct {
     size_t n_lacking;
 } nw_bench_dist;
 
-#define NW_BENCH_P99_MIN_N 299 /* MEASURES 5: from here on a one-sided 95 % bound exists */
-
 /* Sorts v. */
 nw_bench_dist nw_bench_dist_of(double *v, size_t n);
 

@@ -159,11 +159,12 @@ static nw_status read_merges(nw_tokenizer *t, const nw_gguf *g, nw_error *err)
     for (size_t i = 0; nw_gguf_next_str(kv, &cursor, &s, &len); i++) {
         const char *gap = len < 3 ? NULL : memchr(s + 1, ' ', len - 1);
         const size_t n_left = gap == NULL ? 0 : (size_t)(gap - s);
-        if (gap == NULL || !nw_vocab_add_merge(t, s, n_left, gap + 1, len - n_left - 1)) {
-            return nw_fail(err, NW_E_FORMAT,
-                           "%s: merge %zu, '%.*s', is not two tokens that join to a third", t->path,
-                           i, len > 80 ? 80 : (int)len, s);
+        if (gap == NULL) {
+            return nw_fail(err, NW_E_FORMAT, "%s: merge %zu, '%.*s', is not two texts and a blank",
+                           t->path, i, len > 80 ? 80 : (int)len, s);
         }
+        /* a merge that gives no token of the vocabulary can never apply: as if it were not there */
+        (void)nw_vocab_add_merge(t, s, n_left, gap + 1, len - n_left - 1);
     }
     return NW_OK;
 }

@@ -78,8 +78,7 @@ static nw_status listen_on(nw_server *s, nw_error *err)
         flags | (a.is_v6 ? (unsigned)MHD_USE_IPv6 : 0U), s->opt.port, NULL, NULL, nw_http_request,
         s, MHD_OPTION_EXTERNAL_LOGGER, log_mhd, NULL, MHD_OPTION_SOCK_ADDR, &a.any,
         MHD_OPTION_CONNECTION_LIMIT, s->opt.max_connections, MHD_OPTION_CONNECTION_TIMEOUT,
-        s->opt.idle_timeout_s, MHD_OPTION_NOTIFY_COMPLETED, nw_http_completed, s,
-        MHD_OPTION_LISTENING_ADDRESS_REUSE, 1U, MHD_OPTION_END);
+        s->opt.idle_timeout_s, MHD_OPTION_NOTIFY_COMPLETED, nw_http_completed, s, MHD_OPTION_END);
     if (s->daemon == NULL) {
         return nw_fail(err, NW_E_IO, "listening on %s port %u: %s", s->opt.host, s->opt.port,
                        errno != 0 ? strerror(errno) : "libmicrohttpd does not start");

@@ -1,0 +1,36 @@
+/* One benchmark on its way, shared by the two regimes of `narrow bench`: the service, the record, what
+ * it costs. SPDX-License-Identifier: Apache-2.0 */
+#ifndef NW_CLI_BENCH_RUN_H
+#define NW_CLI_BENCH_RUN_H
+
+#include "base/progress.h"
+#include "bench/keep.h"
+#include "cli/command.h"
+
+typedef struct {
+    const nw_args *args;
+    nw_service service;
+    nw_record *record; /* NULL: none */
+    nw_bench_run run;
+    int64_t run_id;
+    nw_energy energy;
+    nw_bench_costs costs;
+    nw_progress progress;
+    int64_t begin_ns;
+    json_t *out; /* the result */
+} nw_bench;
+
+/* "64" or "32-96", of option --name. */
+NW_MUST_USE nw_status nw_bench_range(const nw_args *args, const char *name, nw_token_range *out,
+                                     nw_error *err);
+NW_MUST_USE nw_status nw_bench_open_service(nw_bench *b, nw_error *err);
+/* With --record: opens it and begins a run; *done when it already holds one like it. */
+NW_MUST_USE nw_status nw_bench_begin_run(nw_bench *b, const char *stage, const char *suite,
+                                         json_t *settings, const char *data_hash, bool *done,
+                                         nw_error *err);
+NW_MUST_USE nw_status nw_bench_finish_run(nw_bench *b, nw_error *err);
+
+NW_MUST_USE nw_status nw_bench_micro(nw_bench *b, nw_error *err);
+NW_MUST_USE nw_status nw_bench_load(nw_bench *b, nw_error *err);
+
+#endif

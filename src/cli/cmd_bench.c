@@ -1,0 +1,242 @@
+/* narrow bench: batch 1 and open-loop load of a service. SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cli/bench_run.h"
+
+static const nw_option options[] = {
+    {.name = "regime",
+     .type = NW_OPT_CHOICE,
+     .choices = "micro|load",
+     .required = true,
+     .help = "one request after the other, or open-loop arrivals"},
+    {.name = "prompt",
+     .type = NW_OPT_STRING,
+     .fallback = "1024",
+     .unit = "N|LO-HI",
+     .help = "prompt tokens of a request; a range for load"},
+    {.name = "output",
+     .type = NW_OPT_STRING,
+     .fallback = "128",
+     .unit = "N|LO-HI",
+     .help = "output tokens asked for; a range for load"},
+    {.name = "requests",
+     .letter = 'n',
+     .type = NW_OPT_INT,
+     .fallback = "300",
+     .lo = 1,
+     .hi = 1000000,
+     .unit = "requests",
+     .help = "measured requests"},
+    {.name = "warmup",
+     .type = NW_OPT_INT,
+     .fallback = "10",
+     .lo = 0,
+     .hi = 1000000,
+     .unit = "requests",
+     .help = "requests before the measured ones, micro"},
+    {.name = "natural-stop",
+     .type = NW_OPT_FLAG,
+     .help = "let answers end by themselves; otherwise end tokens are ignored"},
+    {.name = "in-process",
+     .type = NW_OPT_FLAG,
+     .help = "run the engine inside this process instead of a server, micro"},
+    {.name = "rate",
+     .type = NW_OPT_DOUBLE,
+     .fallback = "0",
+     .lo = 0,
+     .hi = 100000,
+     .unit = "requests/s",
+     .help = "arrivals, load"},
+    {.name = "rates",
+     .type = NW_OPT_STRING,
+     .unit = "R,R,...",
+     .help = "one window at each rate; with --sweep, shares of the capacity"},
+    {.name = "sweep",
+     .type = NW_OPT_FLAG,
+     .help = "measure the capacity by a burst, then windows at shares of it"},
+    {.name = "process",
+     .type = NW_OPT_CHOICE,
+     .fallback = "poisson",
+     .choices = "poisson|constant",
+     .help = "how arrivals are spaced"},
+    {.name = "arrivals",
+     .type = NW_OPT_REPEAT,
+     .unit = "FILE",
+     .help = "CSV or JSONL with t,prompt_tokens,output_tokens; one window each"},
+    {.name = "write-arrivals",
+     .type = NW_OPT_STRING,
+     .unit = "FILE",
+     .help = "keep the arrivals that were made, of the last rate"},
+    {.name = "duration",
+     .type = NW_OPT_DOUBLE,
+     .fallback = "0",
+     .lo = 0,
+     .hi = 86400,
+     .unit = "s",
+     .help = "measured window; 0 for as long as --requests take, or to a file's end"},
+    {.name = "warmup-s",
+     .type = NW_OPT_DOUBLE,
+     .fallback = "30",
+     .lo = 0,
+     .hi = 3600,
+     .unit = "s",
+     .help = "arrivals before the window, handed over undrained, load"},
+    {.name = "drain-s",
+     .type = NW_OPT_DOUBLE,
+     .fallback = "120",
+     .lo = 0,
+     .hi = 3600,
+     .unit = "s",
+     .help = "how long past the window its requests may take"},
+    {.name = "slo-ttft",
+     .type = NW_OPT_DOUBLE,
+     .fallback = "1000",
+     .lo = 0,
+     .hi = 1e7,
+     .unit = "ms",
+     .help = "limit of TTFT for a good request; 0 for none"},
+    {.name = "slo-tpot",
+     .type = NW_OPT_DOUBLE,
+     .fallback = "100",
+     .lo = 0,
+     .hi = 1e7,
+     .unit = "ms",
+     .help = "limit of TPOT for a good request; 0 for none"},
+    {.name = "slo-gap",
+     .type = NW_OPT_DOUBLE,
+     .fallback = "0",
+     .lo = 0,
+     .hi = 1e7,
+     .unit = "ms",
+     .help = "limit of the longest gap inside a request; 0 for none"},
+    {.name = "no-stream", .type = NW_OPT_FLAG, .help = "ask for whole answers, load"},
+    {.name = "seed",
+     .type = NW_OPT_INT,
+     .fallback = "1",
+     .lo = 0,
+     .hi = 4294967295.0,
+     .help = "seed of arrivals and prompts"},
+    {.name = "max-seqs",
+     .type = NW_OPT_INT,
+     .fallback = "32",
+     .lo = 1,
+     .hi = 256,
+     .unit = "requests",
+     .help = "requests in the server's batch at one time"},
+    {.name = "context",
+     .letter = 'c',
+     .type = NW_OPT_INT,
+     .fallback = "0",
+     .lo = 0,
+     .hi = 1048576,
+     .unit = "tokens",
+     .help = "context of the server; 0 for the model's"},
+    {.name = "threads",
+     .letter = 't',
+     .type = NW_OPT_INT,
+     .fallback = "0",
+     .lo = 0,
+     .hi = 1024,
+     .unit = "threads",
+     .help = "threads of the engine; 0 for all this process may use"},
+    {.name = "tier",
+     .type = NW_OPT_STRING,
+     .unit = "TIER",
+     .help = "kernel tier, such as ref; by default the best that runs here"},
+    {.name = "kv",
+     .type = NW_OPT_STRING,
+     .unit = "KIND",
+     .help = "format of keys and values: f32, bf16, int8, or KEYS/VALUES"},
+    {.name = "act",
+     .type = NW_OPT_CHOICE,
+     .choices = "a16|a8",
+     .help = "activations of quantized matrices; by default as the artifact says"},
+    {.name = "record",
+     .letter = 'r',
+     .type = NW_OPT_STRING,
+     .unit = "DB",
+     .help = "record that gets every row"},
+    {.name = "candidate",
+     .type = NW_OPT_STRING,
+     .unit = "NAME",
+     .help = "name of the target in the record"},
+    {.name = "role",
+     .type = NW_OPT_CHOICE,
+     .fallback = "candidate",
+     .choices = "candidate|baseline",
+     .help = "role of the target, when it is new to the record"},
+    {.name = "again", .type = NW_OPT_FLAG, .help = "measure once more what the record already has"},
+    {.name = "api-key", .type = NW_OPT_STRING, .unit = "KEY", .help = "bearer token for a server"},
+    {.name = "model",
+     .type = NW_OPT_STRING,
+     .unit = "NAME",
+     .help = "model name for a server; by default the first it lists"},
+    {.name = "tokenizer",
+     .type = NW_OPT_STRING,
+     .unit = "MODEL",
+     .help = "model whose tokenizer counts prompt tokens for a server"},
+};
+
+static nw_status print_json(const json_t *out, nw_error *err)
+{
+    char *text = json_dumps(out, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+
+    if (text == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "bench: no memory for the result");
+    }
+    (void)printf("%s\n", text);
+    free(text);
+    return NW_OK;
+}
+
+static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
+{
+    nw_bench b = {.args = args, .out = json_object()};
+    const bool micro = strcmp(nw_args_str(args, "regime"), "micro") == 0;
+    nw_error ignored = {0};
+
+    (void)exit_code;
+    nw_status st = micro ? nw_bench_micro(&b, err) : nw_bench_load(&b, err);
+    if (st != NW_OK && b.record != NULL && b.run_id != 0) {
+        const char *how = st == NW_E_CANCELLED ? "cancelled" : "failed";
+        if (nw_record_run_end(b.record, b.run_id, how, &ignored) != NW_OK) {
+            nw_log(NW_LOG_WARN, "%s", ignored.message);
+        }
+    }
+    nw_service_close(&b.service);
+    if (st == NW_OK && args->json) {
+        st = print_json(b.out, err);
+    }
+    json_decref(b.out);
+    nw_bench_costs_release(&b.costs);
+    nw_record_close(b.record);
+    return st;
+}
+
+const nw_command nw_cmd_bench = {
+    .name = "bench",
+    .fn = run,
+    .options = options,
+    .n_options = NW_COUNT(options),
+    .operands = "TARGET",
+    .min_operands = 1,
+    .max_operands = 1,
+    .summary = "measure a service: batch 1, or open-loop load",
+    .description =
+        "TARGET is an artifact or checkpoint, for which 'narrow serve' is started on this machine, "
+        "or the URL of an OpenAI-compatible server.\n\n"
+        "micro: one request after the other. decode_tokens_per_s is the median of (n - 1) / (last "
+        "- "
+        "first token), prefill_tokens_per_s the median of prompt tokens / (first token - "
+        "dispatch).\n\n"
+        "load: requests leave at their scheduled times whatever the server does, and their clock "
+        "starts there. Goodput counts requests scheduled in the window that were answered within "
+        "the limits; errors count against it. A 99th percentile is shown from 299 requests on. A "
+        "window is marked invalid when dispatch lags behind the schedule.\n\n"
+        "With --record every request is kept, with the time of every event; figures can be "
+        "computed "
+        "again from these rows alone.",
+};
