@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
+
 /* A manifest of 10^5 tensors takes about 40 MB. */
 #define MANIFEST_MAX_BYTES ((size_t)64 << 20)
 
@@ -113,28 +115,18 @@ static json_t *manifest_json(const nw_manifest *m)
         m->target_bits, "stored_all", m->effective_bits, "tensors", tensors);
 }
 
-static nw_status digest_json(const json_t *doc, nw_digest *out, nw_error *err)
-{
-    char *text = nw_json_canonical(doc);
-    nw_status st = NW_OK;
-
-    if (text == NULL) {
-        return nw_fail(err, NW_E_NOMEM, "no memory for the text of a manifest");
-    }
-    st = nw_digest_bytes(text, strlen(text), out, err);
-    free(text);
-    return st;
-}
-
 nw_status nw_manifest_seal(nw_manifest *m, nw_error *err)
 {
     json_t *doc = manifest_json(m);
+    char *text = doc == NULL ? NULL : nw_json_canonical(doc);
     nw_status st = NW_OK;
 
-    if (doc == NULL) {
-        return nw_fail(err, NW_E_NOMEM, "no memory for a manifest of %zu tensors", m->n_tensors);
+    if (text == NULL) {
+        st = nw_fail(err, NW_E_NOMEM, "no memory for a manifest of %zu tensors", m->n_tensors);
+    } else {
+        st = nw_digest_bytes(text, strlen(text), &m->hash, err);
     }
-    st = digest_json(doc, &m->hash, err);
+    free(text);
     json_decref(doc);
     return st;
 }
@@ -365,41 +357,41 @@ static nw_status check_versions(const json_t *doc, const char *path, nw_manifest
     return st;
 }
 
-static nw_status check_hash(json_t *doc, const char *path, nw_manifest *m, nw_error *err)
+/* The hash is taken over what was understood, so that a key this reader does not know breaks it too. */
+static nw_status check_hash(const json_t *doc, const char *path, nw_manifest *m, nw_error *err)
 {
-    nw_digest found = {0};
-    nw_status st = take_digest(doc, path, "hash", &m->hash, err);
+    nw_digest said = {0};
+    nw_status st = take_digest(doc, path, "hash", &said, err);
 
-    if (st != NW_OK) {
-        return st;
+    if (st == NW_OK) {
+        st = nw_manifest_seal(m, err);
     }
-    (void)json_object_del(doc, "hash");
-    st = digest_json(doc, &found, err);
-    if (st == NW_OK && strcmp(found.hex, m->hash.hex) != 0) {
+    if (st == NW_OK && strcmp(said.hex, m->hash.hex) != 0) {
         st = nw_fail(err, NW_E_FORMAT, "%s: its hash says %.12s, its text has %.12s: it was edited",
-                     path, m->hash.hex, found.hex);
+                     path, said.hex, m->hash.hex);
     }
     return st;
 }
 
-nw_status nw_manifest_load(const char *path, nw_manifest *out, nw_error *err)
+nw_status nw_manifest_parse(const char *name, const char *text, size_t n, nw_manifest *out,
+                            nw_error *err)
 {
     nw_manifest m = {0};
     json_t *doc = NULL;
-    nw_status st = nw_json_load(path, MANIFEST_MAX_BYTES, &doc, err);
+    nw_status st = nw_json_parse(name, text, n, &doc, err);
 
     if (st != NW_OK) {
         return st;
     }
-    st = check_versions(doc, path, &m, err);
+    st = check_versions(doc, name, &m, err);
     if (st == NW_OK) {
-        st = check_hash(doc, path, &m, err);
+        st = load_facts(doc, name, &m, err);
     }
     if (st == NW_OK) {
-        st = load_facts(doc, path, &m, err);
+        st = load_tensors(doc, name, &m, err);
     }
     if (st == NW_OK) {
-        st = load_tensors(doc, path, &m, err);
+        st = check_hash(doc, name, &m, err);
     }
     json_decref(doc);
     if (st != NW_OK) {
@@ -408,4 +400,17 @@ nw_status nw_manifest_load(const char *path, nw_manifest *out, nw_error *err)
     }
     *out = m;
     return NW_OK;
+}
+
+nw_status nw_manifest_load(const char *path, nw_manifest *out, nw_error *err)
+{
+    char *text = NULL;
+    size_t n = 0;
+    nw_status st = nw_file_read(path, MANIFEST_MAX_BYTES, &text, &n, err);
+
+    if (st == NW_OK) {
+        st = nw_manifest_parse(path, text, n, out, err);
+        free(text);
+    }
+    return st;
 }

@@ -72,8 +72,11 @@ void nw_manifest_release(nw_manifest *m);
 NW_MUST_USE nw_status nw_manifest_seal(nw_manifest *m, nw_error *err);
 /* The text of manifest.json; the caller frees it. NULL when there is no memory. */
 char *nw_manifest_text(const nw_manifest *m);
-/* Strict: unknown format version, wrong types, absurd numbers and a hash that does not fit are
+/* Reads a manifest's text; `name` stands in messages. *out is set only on success.
+ * Strict: unknown format version, wrong types, absurd numbers and a hash that does not fit are
  * refused, naming the file and the key. */
+NW_MUST_USE nw_status nw_manifest_parse(const char *name, const char *text, size_t n,
+                                        nw_manifest *out, nw_error *err);
 NW_MUST_USE nw_status nw_manifest_load(const char *path, nw_manifest *out, nw_error *err);
 
 #endif

@@ -130,6 +130,12 @@ nw_status nw_artifact_writer_end_tensor(nw_artifact_writer *w, const nw_tensor_e
         return nw_fail(err, NW_E_RANGE, "tensor '%s' got %llu bytes, it has %llu", t->name,
                        (unsigned long long)w->n_written, (unsigned long long)t->n_bytes);
     }
+    if (e->sum_sq > 0 && e->n_nonzero == 0) {
+        return nw_fail(err, NW_E_RANGE,
+                       "tensor '%s' would be written as zeros: its values, of rms %.3g, are below "
+                       "what the scales of this layout can hold",
+                       t->name, sqrt(e->sum_sq / fmax(1, (double)e->n)));
+    }
     t->sha256 = nw_sha256_end(&w->hash);
     t->sqnr_db = nw_tensor_error_sqnr_db(e);
     t->max_abs_err = e->max_abs_err;

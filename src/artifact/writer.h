@@ -24,7 +24,7 @@ NW_MUST_USE nw_status nw_artifact_writer_open(const nw_artifact_target *target,
 /* The next bytes of the tensor being written; tensors follow one another in manifest order. */
 NW_MUST_USE nw_status nw_artifact_writer_add(nw_artifact_writer *w, const void *bytes, size_t n,
                                              nw_error *err);
-/* Ends a tensor: its byte count must be complete. */
+/* Ends a tensor: its byte count must be complete, and values must not have become all zeros. */
 NW_MUST_USE nw_status nw_artifact_writer_end_tensor(nw_artifact_writer *w, const nw_tensor_error *e,
                                                     nw_error *err);
 /* Computes bits, seals and writes the manifest, re-opens and verifies the whole folder, and only

@@ -16,7 +16,7 @@ static const char prompt[] =
     "Q: What is 17 + 25? A: 42. for (int i = 0; i < n; i++) { sum += x[i]; }\n"
     "La mer est calme. Das Wetter bleibt gut.";
 
-#define MAX_POSITIONS 64
+#define MAX_POSITIONS 32
 
 struct nw_logits_probe {
     nw_ids ids;

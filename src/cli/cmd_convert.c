@@ -1,0 +1,144 @@
+/* narrow convert: any checkpoint to a Hugging Face folder in BF16 or F32, with a loss report.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/command.h"
+#include "quant/convert.h"
+
+static const nw_option options[] = {
+    {.name = "output",
+     .letter = 'o',
+     .type = NW_OPT_STRING,
+     .unit = "DIR",
+     .required = true,
+     .help = "folder to be made; it appears whole or not at all"},
+    {.name = "dtype",
+     .type = NW_OPT_CHOICE,
+     .fallback = "bf16",
+     .choices = "bf16|f32",
+     .help = "type of the written weights"},
+    {.name = "off-grid",
+     .type = NW_OPT_INT,
+     .lo = 0,
+     .hi = 9007199254740992.0,
+     .unit = "SEED",
+     .help = "rescale channels so that the function stays and the grid of an earlier quantization "
+             "is left; checks that logits agree"},
+    {.name = "no-check",
+     .type = NW_OPT_FLAG,
+     .help = "with --off-grid: leave out the comparison of logits"},
+    {.name = "no-tokenizer",
+     .type = NW_OPT_FLAG,
+     .help = "for a model that has none; otherwise a missing tokenizer is an error"},
+    {.name = "shard-bytes",
+     .type = NW_OPT_INT,
+     .fallback = "5000000000",
+     .lo = 1,
+     .hi = 9007199254740992.0,
+     .unit = "bytes",
+     .help = "weights of one safetensors file; more make shards with an index"},
+    {.name = "threads",
+     .letter = 't',
+     .type = NW_OPT_INT,
+     .fallback = "0",
+     .lo = 0,
+     .hi = 1024,
+     .unit = "threads",
+     .help = "threads; 0 for all this process may use; the bytes do not depend on it"},
+    {.name = "force", .type = NW_OPT_FLAG, .help = "replace an earlier result of that name"},
+};
+
+static nw_status print_json(const nw_convert_report *r, nw_error *err)
+{
+    json_t *doc = nw_convert_report_json(r);
+    char *text = doc == NULL ? NULL : json_dumps(doc, JSON_INDENT(2));
+    nw_status st = NW_OK;
+
+    if (text == NULL) {
+        st = nw_fail(err, NW_E_NOMEM, "convert: no memory for the result");
+    } else {
+        (void)printf("%s\n", text);
+    }
+    free(text);
+    json_decref(doc);
+    return st;
+}
+
+static void print_text(const nw_convert_report *r, const char *out)
+{
+    (void)printf(
+        "written     %s: %zu tensors, %" PRIu64 " weights, %" PRIu64 " bytes in %zu file%s\n", out,
+        r->n_tensors, r->n_params, r->n_bytes, r->n_shards, r->n_shards > 1 ? "s" : "");
+    if (r->note[0] != '\0') {
+        (void)printf("note        %s\n", r->note);
+    }
+    (void)printf("loss        %zu of %zu tensors are exact\n", r->n_exact, r->n_tensors);
+    if (r->worst_name != NULL) {
+        (void)printf("            largest error %.3g, lowest SQNR %.2f dB in %s\n", r->max_abs_err,
+                     r->worst_sqnr_db, r->worst_name);
+    }
+    if (r->logits_checked) {
+        (void)printf("logits      rescaled in F32: largest KL %.3g nats over %zu positions "
+                     "(limit %g)\n",
+                     r->max_kl_f32, r->n_positions, NW_CONVERT_MAX_KL_F32);
+        (void)printf("            as written:      largest KL %.3g, mean %.3g nats\n",
+                     r->max_kl_out, r->mean_kl_out);
+    }
+}
+
+static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
+{
+    nw_convert_report r = {0};
+    const nw_convert_options o = {
+        .source = args->operands[0],
+        .out = nw_args_str(args, "output"),
+        .dtype = strcmp(nw_args_str(args, "dtype"), "f32") == 0 ? NW_FMT_F32 : NW_FMT_BF16,
+        .off_grid = nw_args_given(args, "off-grid"),
+        .seed = (uint64_t)nw_args_int(args, "off-grid"),
+        .no_check = nw_args_flag(args, "no-check"),
+        .no_tokenizer = nw_args_flag(args, "no-tokenizer"),
+        .replace = nw_args_flag(args, "force"),
+        .show_progress = true,
+        .n_threads = (unsigned)nw_args_int(args, "threads"),
+        .shard_bytes = (uint64_t)nw_args_int(args, "shard-bytes")};
+
+    (void)exit_code;
+    if (o.no_check && !o.off_grid) {
+        return nw_fail(err, NW_E_USAGE, "--no-check has no meaning without --off-grid");
+    }
+    nw_status st = nw_convert(&o, &r, err);
+    if (st == NW_OK) {
+        if (args->json) {
+            st = print_json(&r, err);
+        } else {
+            print_text(&r, o.out);
+        }
+    }
+    nw_convert_report_release(&r);
+    return st;
+}
+
+const nw_command nw_cmd_convert = {
+    .name = "convert",
+    .fn = run,
+    .options = options,
+    .n_options = NW_COUNT(options),
+    .operands = "MODEL",
+    .min_operands = 1,
+    .max_operands = 1,
+    .summary = "write any checkpoint as a BF16 or F32 Hugging Face folder, with a loss report",
+    .description =
+        "Reads a GGUF file, a Hugging Face folder or a llama2.c file and writes a folder that "
+        "transformers loads: safetensors, config.json, generation_config.json and the tokenizer. "
+        "Quantized formats are decoded exactly; what rounding to the written type costs is "
+        "reported, and is zero where that type holds the values. narrow.json keeps where the "
+        "weights came from, which every later result repeats.\n\n"
+        "With --off-grid the weights are rescaled by channel without changing the function: norm "
+        "gains against the columns that read them, rows of up against columns of down, rows of v "
+        "against columns of o, by factors from 0.8 to 1.25. Quantizing them again then costs what "
+        "it costs genuine weights. The rescaled model is held to the source's logits in F32 before "
+        "it is rounded.",
+};

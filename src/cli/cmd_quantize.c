@@ -1,0 +1,215 @@
+/* narrow quantize: a checkpoint and a recipe to a native artifact, with the error of every tensor.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cli/command.h"
+#include "quant/quantize.h"
+#include "quant/recipe.h"
+
+#define N_WORST 5
+
+static const nw_option options[] = {
+    {.name = "recipe",
+     .letter = 'r',
+     .type = NW_OPT_STRING,
+     .unit = "RECIPE",
+     .required = true,
+     .help = "a built-in recipe (bf16, int8-w8a8, int4-g64, ...) or a YAML file; see below"},
+    {.name = "output",
+     .letter = 'o',
+     .type = NW_OPT_STRING,
+     .unit = "DIR",
+     .required = true,
+     .help = "folder to be made; it appears whole or not at all"},
+    {.name = "threads",
+     .letter = 't',
+     .type = NW_OPT_INT,
+     .fallback = "0",
+     .lo = 0,
+     .hi = 1024,
+     .unit = "threads",
+     .help = "threads; 0 for all this process may use; the bytes do not depend on it"},
+    {.name = "force", .type = NW_OPT_FLAG, .help = "replace an earlier result of that name"},
+    {.name = "no-fallback",
+     .type = NW_OPT_FLAG,
+     .help = "accepted for clarity: nothing is ever substituted for what the recipe says"},
+    {.name = "no-tokenizer",
+     .type = NW_OPT_FLAG,
+     .help = "for a model that has none; otherwise a missing tokenizer is an error"},
+};
+
+/* Bytes and weights of one layout. */
+typedef struct {
+    char type[32];
+    size_t n_tensors;
+    uint64_t n_weights, n_bytes;
+} layout_row;
+
+#define MAX_LAYOUTS 16
+
+static size_t count_layouts(const nw_manifest *m, layout_row rows[MAX_LAYOUTS])
+{
+    size_t n = 0;
+    char name[32];
+
+    for (size_t i = 0; i < m->n_tensors; i++) {
+        const nw_manifest_tensor *t = &m->tensors[i];
+        size_t k = 0;
+        (void)snprintf(name, sizeof name, "%s", "norms f32");
+        if (!t->is_vector) {
+            (void)nw_panel_name(t->type, name);
+        }
+        while (k < n && strcmp(rows[k].type, name) != 0) {
+            k++;
+        }
+        if (k == MAX_LAYOUTS) {
+            continue; /* more layouts than exist */
+        }
+        if (k == n) {
+            rows[n++] = (layout_row){0};
+            (void)snprintf(rows[k].type, sizeof rows[k].type, "%s", name);
+        }
+        rows[k].n_tensors++;
+        rows[k].n_weights += (uint64_t)t->n_rows * t->n_cols;
+        rows[k].n_bytes += t->n_bytes;
+    }
+    return n;
+}
+
+static int by_sqnr(const void *a, const void *b)
+{
+    const nw_manifest_tensor *const *x = a;
+    const nw_manifest_tensor *const *y = b;
+    return ((*x)->sqnr_db > (*y)->sqnr_db) - ((*x)->sqnr_db < (*y)->sqnr_db);
+}
+
+/* Tensors with the lowest SQNR first; [*n] of them are not exact. The caller frees the list. */
+static const nw_manifest_tensor **sort_tensors(const nw_manifest *m, size_t *n)
+{
+    const nw_manifest_tensor **list = calloc(m->n_tensors + 1, sizeof *list);
+
+    *n = 0;
+    for (size_t i = 0; list != NULL && i < m->n_tensors; i++) {
+        if (isfinite(m->tensors[i].sqnr_db)) {
+            list[(*n)++] = &m->tensors[i];
+        }
+    }
+    if (list != NULL) {
+        qsort(list, *n, sizeof(const nw_manifest_tensor *), by_sqnr);
+    }
+    return list;
+}
+
+static void print_errors(const nw_manifest *m)
+{
+    size_t n = 0;
+    const nw_manifest_tensor **list = sort_tensors(m, &n);
+
+    (void)printf("error       %zu of %zu tensors are exact\n", m->n_tensors - n, m->n_tensors);
+    if (list != NULL && n > 0) {
+        (void)printf("            SQNR %.2f dB lowest, %.2f median, %.2f highest; lowest:\n",
+                     list[0]->sqnr_db, list[n / 2]->sqnr_db, list[n - 1]->sqnr_db);
+        for (size_t i = 0; i < n && i < N_WORST; i++) {
+            (void)printf("            %6.2f dB  max error %.3g  %s\n", list[i]->sqnr_db,
+                         list[i]->max_abs_err, list[i]->name);
+        }
+    }
+    free(list);
+}
+
+static void print_text(const nw_manifest *m, const char *out)
+{
+    layout_row rows[MAX_LAYOUTS];
+    const size_t n = count_layouts(m, rows);
+
+    (void)printf("artifact    %s\n", out);
+    (void)printf("recipe      %s, activations %s\n", m->recipe_name,
+                 m->a8 ? "INT8" : "BF16 or F32");
+    if (m->scale_rule[0] != '\0') {
+        (void)printf("scales      %s\n", m->scale_rule);
+    }
+    if (m->note[0] != '\0') {
+        (void)printf("note        %s\n", m->note);
+    }
+    for (size_t i = 0; i < n; i++) {
+        (void)printf("%-11s %4zu x %-12s %12" PRIu64 " weights %12" PRIu64 " bytes  %.3f bits\n",
+                     i == 0 ? "tensors" : "", rows[i].n_tensors, rows[i].type, rows[i].n_weights,
+                     rows[i].n_bytes, 8 * (double)rows[i].n_bytes / (double)rows[i].n_weights);
+    }
+    (void)printf(
+        "bits        nominal %.2f, stored %.3f in targeted matrices, %.3f in all weights\n",
+        m->nominal_bits, m->target_bits, m->effective_bits);
+    (void)printf("substituted none\n");
+    print_errors(m);
+    (void)printf("hash        %s\n", m->hash.hex);
+}
+
+static nw_status print_json(const nw_manifest *m, nw_error *err)
+{
+    char *text = nw_manifest_text(m);
+
+    if (text == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "quantize: no memory for the result");
+    }
+    (void)printf("%s\n", text);
+    free(text);
+    return NW_OK;
+}
+
+static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
+{
+    nw_buf mistakes;
+    nw_manifest m = {0};
+    const nw_quantize_options o = {.source = args->operands[0],
+                                   .recipe = nw_args_str(args, "recipe"),
+                                   .out = nw_args_str(args, "output"),
+                                   .replace = nw_args_flag(args, "force"),
+                                   .no_tokenizer = nw_args_flag(args, "no-tokenizer"),
+                                   .n_threads = (unsigned)nw_args_int(args, "threads"),
+                                   .show_progress = true,
+                                   .mistakes = &mistakes};
+
+    (void)exit_code;
+    nw_buf_init(&mistakes, (size_t)1 << 20);
+    nw_status st = nw_quantize(&o, &m, err);
+    if (mistakes.len > 900) { /* more than the message itself can carry */
+        nw_log(NW_LOG_ERROR, "all mistakes:\n%s", mistakes.data);
+    }
+    nw_buf_release(&mistakes);
+    if (st == NW_OK) {
+        if (args->json) {
+            st = print_json(&m, err);
+        } else {
+            print_text(&m, o.out);
+        }
+    }
+    nw_manifest_release(&m);
+    return st;
+}
+
+const nw_command nw_cmd_quantize = {
+    .name = "quantize",
+    .fn = run,
+    .options = options,
+    .n_options = NW_COUNT(options),
+    .operands = "MODEL",
+    .min_operands = 1,
+    .max_operands = 1,
+    .summary = "write an artifact from a checkpoint and a recipe",
+    .description =
+        "Reads a GGUF file, a Hugging Face folder or a llama2.c file, checks the recipe against "
+        "all "
+        "shapes before any weight is read, rounds each targeted matrix to the nearest code and "
+        "writes an artifact: packed weights, config, tokenizer, and a manifest with the error of "
+        "every tensor against the source. The result is read back and verified before it gets its "
+        "name. A matrix gets the layout the recipe says, or nothing is written.\n\n"
+        "Built-in recipes: bf16, int8-w8a8 and int8-w8a16 (one scale a row), int4-g32, int4-g64, "
+        "int4-g128 (symmetric groups), int4-g32-zp, int4-g64-zp, int4-g128-zp (with zero points). "
+        "Embedding, head and norms stay as they are. A YAML file gives targets by name: see "
+        "recipes/.",
+};
