@@ -38,6 +38,16 @@ nw_model_config nw_tiny_llama(void)
     };
 }
 
+nw_model_config nw_tiny_wide(void)
+{
+    nw_model_config c = nw_tiny_llama();
+    c.d_model = 64;
+    c.d_head = 16;
+    c.d_ff = 96;
+    c.attn_scale = 0.25F; /* 1 / sqrt(16) */
+    return c;
+}
+
 nw_model_config nw_tiny_gemma3(void)
 {
     return (nw_model_config){

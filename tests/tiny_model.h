@@ -13,6 +13,8 @@
 
 /* Two layers, four query heads on two kv heads, untied. */
 nw_model_config nw_tiny_llama(void);
+/* The same with widths of 64 and 96, which groups of 32 divide. */
+nw_model_config nw_tiny_wide(void);
 /* Four layers, the third one global, a window of 20 tokens, tied, all of gemma's norms. */
 nw_model_config nw_tiny_gemma3(void);
 

@@ -50,10 +50,16 @@ uint64_t nw_weight_bytes(const nw_weight *w)
     return nw_panel_tensor_bytes(w->type, w->n_rows, w->n_cols, &bytes) ? bytes : 0;
 }
 
+/* Waking threads takes longer than the rotary embedding of a decoded token or two. */
+static bool entry_is_small(const nw_engine *e, const nw_ledger_entry *entry, size_t n)
+{
+    return n <= 1 || (entry->op == NW_OP_ROPE_KV && e->work.n_tokens <= 2);
+}
+
 void nw_run_op(nw_engine *e, nw_ledger_entry entry, size_t n, nw_pool_fn fn, void *ctx)
 {
     const int64_t start = nw_now_ns();
-    nw_pool_run(n > 1 ? e->pool : NULL, n, fn, ctx);
+    nw_pool_run(entry_is_small(e, &entry, n) ? NULL : e->pool, n, fn, ctx);
     entry.ns = (uint64_t)(nw_now_ns() - start);
     entry.phase = e->work.phase;
     entry.tokens = e->work.n_tokens;

@@ -6,7 +6,6 @@
 #include "engine/sampler.h"
 
 #include <assert.h>
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -110,19 +109,6 @@ void nw_sampler_saw(nw_sampler *s, const int32_t *ids, size_t n)
     }
 }
 
-double nw_log_sum_exp(const float *x, size_t n)
-{
-    float max = -FLT_MAX;
-    for (size_t i = 0; i < n; i++) {
-        max = x[i] > max ? x[i] : max;
-    }
-    double sum = 0;
-    for (size_t i = 0; i < n; i++) {
-        sum += (double)expf(x[i] - max);
-    }
-    return (double)max + log(sum);
-}
-
 static float penalised(const nw_sampler *s, const float *logits, uint32_t id)
 {
     const float x = logits[id];
@@ -135,6 +121,9 @@ static float penalised(const nw_sampler *s, const float *logits, uint32_t id)
 /* The lowest id among the largest logits after the penalty. */
 static uint32_t greedy(const nw_sampler *s, const float *logits)
 {
+    if (s->seen == NULL) {
+        return (uint32_t)nw_argmax(logits, s->n_vocab);
+    }
     uint32_t best = 0;
     float max = penalised(s, logits, 0);
     for (uint32_t i = 1; i < s->n_vocab; i++) {
@@ -248,16 +237,18 @@ static uint32_t top_logits(const float *logits, uint32_t n, uint32_t n_top, doub
 {
     uint32_t have = 0;
     for (uint32_t i = 0; i < n && n_top > 0; i++) {
-        const float lp = (float)((double)logits[i] - lse);
-        if (have == n_top && lp <= top[have - 1].logprob) {
+        if (have == n_top && logits[i] <= logits[top[have - 1].id]) {
             continue;
         }
         uint32_t at = have < n_top ? have++ : have - 1;
-        while (at > 0 && top[at - 1].logprob < lp) {
-            top[at] = top[at - 1];
+        while (at > 0 && logits[top[at - 1].id] < logits[i]) {
+            top[at].id = top[at - 1].id;
             at--;
         }
-        top[at] = (nw_logprob){.id = (int32_t)i, .logprob = lp};
+        top[at].id = (int32_t)i;
+    }
+    for (uint32_t i = 0; i < have; i++) {
+        top[i].logprob = (float)((double)logits[top[i].id] - lse);
     }
     return have;
 }
@@ -266,11 +257,13 @@ nw_status nw_sampler_pick(const nw_sampler *s, nw_sampler_scratch *scratch, cons
                           uint64_t index, uint32_t n_top, nw_pick *out, nw_error *err)
 {
     assert(scratch->n_vocab == s->n_vocab && n_top <= NW_TOP_LOGPROBS_MAX);
-    for (uint32_t i = 0; i < s->n_vocab; i++) {
-        if (!isfinite(logits[i])) {
-            return nw_fail(err, NW_E_RANGE, "logit of id %u is %g, not finite, at output %llu", i,
-                           (double)logits[i], (unsigned long long)index);
+    if (!nw_all_finite(logits, s->n_vocab)) {
+        uint32_t i = 0;
+        while (isfinite(logits[i])) {
+            i++;
         }
+        return nw_fail(err, NW_E_RANGE, "logit of id %u is %g, not finite, at output %llu", i,
+                       (double)logits[i], (unsigned long long)index);
     }
     const double lse = nw_log_sum_exp(logits, s->n_vocab);
     const uint32_t id =

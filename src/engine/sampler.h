@@ -7,6 +7,7 @@
 #define NW_ENGINE_SAMPLER_H
 
 #include "base/status.h"
+#include "engine/logits.h"
 
 #define NW_TOP_LOGPROBS_MAX 20
 
@@ -53,8 +54,5 @@ void nw_sampler_saw(nw_sampler *s, const int32_t *ids, size_t n); /* prompt, the
 NW_MUST_USE nw_status nw_sampler_pick(const nw_sampler *s, nw_sampler_scratch *scratch,
                                       const float *logits, uint64_t index, uint32_t n_top,
                                       nw_pick *out, nw_error *err);
-
-/* ln sum exp(x[0..n-1]), summed in double in a fixed order; logprob of i is x[i] minus it. */
-double nw_log_sum_exp(const float *x, size_t n);
 
 #endif

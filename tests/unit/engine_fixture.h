@@ -10,13 +10,15 @@
 #include "base/rng.h"
 #include "engine/engine.h"
 #include "kernels/kernels.h"
+#include "quant/quantize.h"
 #include "table.h"
 #include "tiny_model.h"
 #include "tmpdir.h"
 
-#define N_MODELS 2
+#define N_MODELS 2 /* 0: llama, 1: gemma3 */
+#define N_PATHS  5 /* and artifacts of a llama: 2: int8-w8a8, 3: int4-g32, 4: bf16 */
 static nw_tmpdir fixture_dir;
-static char fixture_path[N_MODELS][300]; /* 0: llama, 1: gemma3 */
+static char fixture_path[N_PATHS][300];
 
 static inline int fixture_setup(void **state)
 {
@@ -29,6 +31,29 @@ static inline int fixture_setup(void **state)
         nw_tiny_write(&c[i], 11, fixture_path[i]);
     }
     return 0;
+}
+
+/* Makes the artifacts, for tests that use them. */
+static inline void fixture_quantize(void)
+{
+    static const char *const recipes[] = {"int8-w8a8", "int4-g32", "bf16"};
+    const nw_model_config c = nw_tiny_wide();
+    char source[300];
+
+    nw_tiny_write(&c, 12, nw_tmpdir_file(&fixture_dir, "wide", source, sizeof source));
+    for (size_t i = 0; i < NW_COUNT(recipes); i++) {
+        char *path = fixture_path[N_MODELS + i];
+        nw_error err = {0};
+        const nw_quantize_options o = {
+            .source = source,
+            .recipe = recipes[i],
+            .out = nw_tmpdir_file(&fixture_dir, recipes[i], path, sizeof fixture_path[0]),
+        };
+        if (nw_quantize(&o, NULL, &err) != NW_OK) {
+            (void)fprintf(stderr, "quantize %s: %s\n", recipes[i], err.message);
+            exit(1);
+        }
+    }
 }
 
 static inline int fixture_teardown(void **state)

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/rng.h"
 #include "engine/sampler.h"
 #include "table.h"
 
@@ -222,6 +223,40 @@ static void settings_out_of_range_are_named(void **state)
     }
 }
 
+/* Against long double sums over spreads from a flat row to one that underflows. */
+static void log_sum_exp_is_exact_to_float(void **state)
+{
+    (void)state;
+    static const size_t lengths[] = {1, 3, 16, 255, 256, 257, 5000};
+    static const float spreads[] = {0, 1e-3F, 1, 12, 60, 400};
+    float *x = calloc(5000, sizeof *x);
+    nw_rng rng = nw_rng_seed(5);
+
+    assert_non_null(x);
+    for (size_t a = 0; a < NW_COUNT(lengths); a++) {
+        for (size_t b = 0; b < NW_COUNT(spreads); b++) {
+            const size_t n = lengths[a];
+            long double sum = 0;
+            size_t best = 0;
+            for (size_t i = 0; i < n; i++) {
+                x[i] = 7 + spreads[b] * (float)(2 * nw_rng_unit(&rng) - 1);
+                best = x[i] > x[best] ? i : best;
+            }
+            for (size_t i = 0; i < n; i++) {
+                sum += expl((long double)x[i] - (long double)x[best]);
+            }
+            const double want = (double)(logl(sum) + (long double)x[best]);
+            /* terms err by 2^-22 and are positive, so their sum and its logarithm do too */
+            assert_true(fabs(nw_log_sum_exp(x, n) - want) <= 0x1p-22 + 1e-15 * fabs(want));
+            assert_int_equal(nw_argmax(x, n), best);
+            assert_true(nw_all_finite(x, n));
+            x[n - 1] = b % 2 == 0 ? NAN : -INFINITY;
+            assert_false(nw_all_finite(x, n));
+        }
+    }
+    free(x);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -230,6 +265,7 @@ int main(void)
         cmocka_unit_test(equal_logits_give_the_lowest_id),
         cmocka_unit_test(logits_that_are_not_finite_are_refused),
         cmocka_unit_test(settings_out_of_range_are_named),
+        cmocka_unit_test(log_sum_exp_is_exact_to_float),
     };
     int failed = NW_RUN_TABLE("sampler_frequencies", rows, frequencies);
     failed += cmocka_run_group_tests_name("sampler", tests, NULL, NULL);
