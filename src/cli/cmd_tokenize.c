@@ -1,4 +1,4 @@
-/* narrow tokenize: the ids of a text.
+/* narrow tokenize: the ids of a text, or of a chat rendered by the model's template.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +6,9 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "cli/command.h"
+#include "model/template.h"
 #include "model/tokenizer.h"
 
 static const nw_option options[] = {
@@ -19,6 +21,10 @@ static const nw_option options[] = {
      .type = NW_OPT_FLAG,
      .help = "control-token text in the input becomes control tokens"},
     {.name = "no-bos", .type = NW_OPT_FLAG, .help = "do not begin with BOS"},
+    {.name = "chat",
+     .type = NW_OPT_STRING,
+     .unit = "FILE",
+     .help = "JSON list of messages, rendered by the model's chat template"},
     {.name = "write",
      .type = NW_OPT_STRING,
      .unit = "DIR",
@@ -30,6 +36,20 @@ typedef struct {
     nw_ids ids;
     double encode_s;
 } work;
+
+static nw_status encode_chat(work *w, const char *path, nw_error *err)
+{
+    json_t *messages = NULL;
+
+    if (nw_json_load(path, NW_TEMPLATE_MAX_OUTPUT, &messages, err) != NW_OK) {
+        return err->code;
+    }
+    const double start = nw_now_s();
+    const nw_status st = nw_chat_encode(w->tok, messages, true, &w->ids, err);
+    w->encode_s = nw_now_s() - start;
+    json_decref(messages);
+    return st;
+}
 
 static nw_status encode_text(work *w, const nw_args *args, nw_error *err)
 {
@@ -110,6 +130,7 @@ static void print_text(const work *w)
 static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
 {
     work w = {0};
+    const char *chat = nw_args_str(args, "chat");
     const char *dir = nw_args_str(args, "write");
     nw_status st = nw_tokenizer_open(args->operands[0], &w.tok, err);
 
@@ -121,7 +142,7 @@ static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
         st = nw_tokenizer_write_hf(w.tok, dir, err);
     }
     if (st == NW_OK) {
-        st = encode_text(&w, args, err);
+        st = chat != NULL ? encode_chat(&w, chat, err) : encode_text(&w, args, err);
     }
     if (st == NW_OK && args->json) {
         st = print_json(&w, err);
@@ -141,7 +162,7 @@ const nw_command nw_cmd_tokenize = {
     .operands = "MODEL [TEXT]",
     .min_operands = 1,
     .max_operands = 2,
-    .summary = "show the token ids of a text",
+    .summary = "show the token ids of a text or a chat",
     .description =
         "Reads the tokenizer of a GGUF file, of a folder with tokenizer.json or a SentencePiece "
         "model, or of an artifact, and prints one line for each token: its id and its bytes.\n\n"

@@ -1,0 +1,122 @@
+/* tojson as transformers defines it: json.dumps(x, ensure_ascii=False, indent=indent). Separators are
+ * Python's: ", " and ": ", with an indent "," and a line end.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <string.h>
+
+#include "model/template_internal.h"
+
+typedef struct {
+    nwt_env *e;
+    nw_buf out;
+    int indent; /* -1: one line */
+} dumper;
+
+static void dump_string(dumper *d, const nwt_value *v)
+{
+    (void)nw_buf_puts(&d->out, "\"");
+    for (size_t i = 0; i < v->u.str.n; i++) {
+        static const char from[] = "\"\\\n\r\t\b\f";
+        static const char to[] = "\"\\nrtbf";
+        const char c = v->u.str.s[i];
+        const char *known = c == '\0' ? NULL : strchr(from, c);
+        if (known != NULL) {
+            (void)nw_buf_printf(&d->out, "\\%c", to[known - from]);
+        } else if ((unsigned char)c < 0x20) {
+            (void)nw_buf_printf(&d->out, "\\u%04x", (unsigned)c);
+        } else {
+            (void)nw_buf_add(&d->out, &c, 1);
+        }
+    }
+    (void)nw_buf_puts(&d->out, "\"");
+}
+
+static void line(dumper *d, unsigned depth)
+{
+    if (d->indent >= 0) {
+        (void)nw_buf_puts(&d->out, "\n");
+        for (size_t i = 0; i < (size_t)d->indent * depth; i++) {
+            (void)nw_buf_add(&d->out, " ", 1);
+        }
+    }
+}
+
+static nw_status dump(dumper *d, const nwt_value *v, unsigned depth);
+
+static nw_status dump_members(dumper *d, const nwt_value *v, unsigned depth)
+{
+    const bool dict = v->type == NWT_DICT;
+    const size_t n = dict ? v->u.dict->n : v->u.list.n;
+
+    (void)nw_buf_puts(&d->out, dict ? "{" : "[");
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0) {
+            (void)nw_buf_puts(&d->out, d->indent >= 0 ? "," : ", ");
+        }
+        line(d, depth + 1);
+        if (dict) {
+            dump_string(d, &v->u.dict->pairs[i].key);
+            (void)nw_buf_puts(&d->out, ": ");
+        }
+        if (dump(d, dict ? &v->u.dict->pairs[i].value : &v->u.list.items[i], depth + 1) != NW_OK) {
+            return d->e->err->code;
+        }
+    }
+    if (n > 0) {
+        line(d, depth);
+    }
+    (void)nw_buf_puts(&d->out, dict ? "}" : "]");
+    return NW_OK;
+}
+
+static nw_status dump(dumper *d, const nwt_value *v, unsigned depth)
+{
+    nwt_value text;
+
+    if (depth > NW_TEMPLATE_MAX_DEPTH) {
+        return nwt_fail(d->e, NW_E_RANGE, "tojson nested deeper than %d levels",
+                        NW_TEMPLATE_MAX_DEPTH);
+    }
+    switch (v->type) {
+    case NWT_NONE:
+        (void)nw_buf_puts(&d->out, "null");
+        break;
+    case NWT_BOOL:
+        (void)nw_buf_puts(&d->out, v->u.b ? "true" : "false");
+        break;
+    case NWT_INT:
+    case NWT_FLOAT:
+        if (nwt_to_str(d->e, v, &text) != NW_OK) {
+            return d->e->err->code;
+        }
+        (void)nw_buf_add(&d->out, text.u.str.s, text.u.str.n);
+        break;
+    case NWT_STR:
+        dump_string(d, v);
+        break;
+    case NWT_LIST:
+    case NWT_TUPLE:
+    case NWT_DICT:
+        return dump_members(d, v, depth);
+    case NWT_UNDEFINED:
+    case NWT_MACRO:
+        return nwt_fail(d->e, NW_E_FORMAT, "tojson of %s", nwt_type_name(v));
+    }
+    return NW_OK;
+}
+
+nw_status nwt_to_json(nwt_env *e, const nwt_value *v, int indent, nwt_value *out)
+{
+    dumper d = {.e = e, .indent = indent};
+
+    nw_buf_init(&d.out, NW_TEMPLATE_MAX_OUTPUT);
+    nw_status st = dump(&d, v, 0);
+    if (st == NW_OK && d.out.failed) {
+        st = nwt_fail(e, NW_E_RANGE, "tojson gives more than %zu bytes", NW_TEMPLATE_MAX_OUTPUT);
+    }
+    if (st == NW_OK) { /* all of it counts as content: nothing of it may become a control token */
+        st = nwt_str(e, d.out.data, d.out.len, true, out);
+    }
+    nw_buf_release(&d.out);
+    return st;
+}
