@@ -306,7 +306,8 @@ bool nw_tokenizer_is_eog(const nw_tokenizer *tok, int32_t id)
 
 bool nw_tokenizer_is_control(const nw_tokenizer *tok, int32_t id)
 {
-    return id >= 0 && (uint32_t)id < tok->n && tok->type[id] == NW_TYPE_CONTROL;
+    return id >= 0 && (uint32_t)id < tok->n &&
+           (tok->type[id] == NW_TYPE_CONTROL || tok->type[id] == NW_TYPE_UNKNOWN);
 }
 
 const char *nw_tokenizer_piece(const nw_tokenizer *tok, int32_t id, size_t *len)
@@ -353,8 +354,8 @@ static void hash_tokens(nw_sha256 *h, const nw_tokenizer *tok)
 {
     for (uint32_t id = 0; id < tok->n; id++) {
         const uint32_t n = tok->bytes[id].n;
-        const uint8_t head[5] = {tok->type[id] == NW_TYPE_CONTROL, (uint8_t)n, (uint8_t)(n >> 8),
-                                 (uint8_t)(n >> 16), (uint8_t)(n >> 24)};
+        const uint8_t head[5] = {nw_tokenizer_is_control(tok, (int32_t)id), (uint8_t)n,
+                                 (uint8_t)(n >> 8), (uint8_t)(n >> 16), (uint8_t)(n >> 24)};
         nw_sha256_add(h, head, sizeof head);
         nw_sha256_add(h, tok->bytes[id].s, n);
     }

@@ -90,14 +90,14 @@ bool nw_detok_flush(nw_detok *d, nw_buf *out);
 NW_MUST_USE nw_status nw_tokenizer_decode(const nw_tokenizer *tok, const int32_t *ids, size_t n,
                                           unsigned detok_flags, nw_buf *out, nw_error *err);
 
-uint32_t nw_tokenizer_size(const nw_tokenizer *tok);           /* ids are [0, size) */
-int32_t nw_tokenizer_bos(const nw_tokenizer *tok);             /* -1: none */
-int32_t nw_tokenizer_eos(const nw_tokenizer *tok);             /* -1: none */
-int32_t nw_tokenizer_pad(const nw_tokenizer *tok);             /* -1: none */
-int32_t nw_tokenizer_unk(const nw_tokenizer *tok);             /* -1: none */
-bool nw_tokenizer_adds_bos(const nw_tokenizer *tok);           /* NW_TOK_BOS has an effect */
-bool nw_tokenizer_is_eog(const nw_tokenizer *tok, int32_t id); /* ends a generation */
-bool nw_tokenizer_is_control(const nw_tokenizer *tok, int32_t id);
+uint32_t nw_tokenizer_size(const nw_tokenizer *tok);               /* ids are [0, size) */
+int32_t nw_tokenizer_bos(const nw_tokenizer *tok);                 /* -1: none */
+int32_t nw_tokenizer_eos(const nw_tokenizer *tok);                 /* -1: none */
+int32_t nw_tokenizer_pad(const nw_tokenizer *tok);                 /* -1: none */
+int32_t nw_tokenizer_unk(const nw_tokenizer *tok);                 /* -1: none */
+bool nw_tokenizer_adds_bos(const nw_tokenizer *tok);               /* NW_TOK_BOS has an effect */
+bool nw_tokenizer_is_eog(const nw_tokenizer *tok, int32_t id);     /* ends a generation */
+bool nw_tokenizer_is_control(const nw_tokenizer *tok, int32_t id); /* the unknown token too */
 /* The bytes the id stands for, whatever their number (control tokens: their text); may be a part of
  * a character and may hold NUL. NULL and *len = 0 for an id out of range. Lives as long as tok. */
 const char *nw_tokenizer_piece(const nw_tokenizer *tok, int32_t id, size_t *len);

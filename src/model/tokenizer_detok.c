@@ -87,7 +87,7 @@ bool nw_detok_push(nw_detok *d, int32_t id, nw_buf *out)
     if (s == NULL) {
         return false;
     }
-    if (t->type[id] == NW_TYPE_CONTROL) {
+    if (nw_tokenizer_is_control(t, id)) {
         const bool shown = (d->flags & NW_DETOK_CONTROL) != 0;
         return drain(d, true, out) && (!shown || nw_buf_add(out, s, len));
     }

@@ -261,7 +261,7 @@ static nw_status decode_token(nw_tokenizer *t, uint32_t id, nw_error *err)
     const int byte = byte_of_text(x);
     const bool plain = t->type[id] == NW_TYPE_NORMAL || t->type[id] == NW_TYPE_UNUSED;
 
-    if (t->kind == NW_TOK_BYTE_BPE ? !plain : t->type[id] == NW_TYPE_CONTROL) {
+    if (t->kind == NW_TOK_BYTE_BPE ? !plain : nw_tokenizer_is_control(t, (int32_t)id)) {
         t->bytes[id] = *x;
         return NW_OK;
     }
