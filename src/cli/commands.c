@@ -7,6 +7,7 @@
 
 extern const nw_command nw_cmd_completion;
 extern const nw_command nw_cmd_convert;
+extern const nw_command nw_cmd_decide;
 extern const nw_command nw_cmd_doctor;
 extern const nw_command nw_cmd_generate;
 extern const nw_command nw_cmd_help;
@@ -15,7 +16,7 @@ extern const nw_command nw_cmd_tokenize;
 extern const nw_command nw_cmd_verify;
 
 static const nw_command *const commands[] = {
-    &nw_cmd_completion, &nw_cmd_convert,  &nw_cmd_doctor,   &nw_cmd_generate,
+    &nw_cmd_completion, &nw_cmd_convert,  &nw_cmd_decide,   &nw_cmd_doctor, &nw_cmd_generate,
     &nw_cmd_help,       &nw_cmd_quantize, &nw_cmd_tokenize, &nw_cmd_verify,
 };
 

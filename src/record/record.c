@@ -7,6 +7,7 @@
 #include "record/record.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -254,9 +255,40 @@ nw_status nw_record_machine_get(nw_record *r, const char *hash, nw_arena *arena,
 
 /* ---- candidates ---- */
 
+static const char *known_text(const char *put, const char *had)
+{
+    return put != NULL ? put : had;
+}
+
+/* Two stages may know different things of one artifact: what the later one does not know stays. */
+static void keep_known(nw_rec_candidate *c, const nw_rec_candidate *had)
+{
+    c->artifact = known_text(c->artifact, had->artifact);
+    c->artifact_hash = known_text(c->artifact_hash, had->artifact_hash);
+    c->weights = known_text(c->weights, had->weights);
+    c->kv = known_text(c->kv, had->kv);
+    c->act = known_text(c->act, had->act);
+    c->json = known_text(c->json, had->json);
+    c->file_bytes = c->file_bytes >= 0 ? c->file_bytes : had->file_bytes;
+    c->weight_bytes = c->weight_bytes >= 0 ? c->weight_bytes : had->weight_bytes;
+    c->effective_bits = isnan(c->effective_bits) ? had->effective_bits : c->effective_bits;
+}
+
 nw_status nw_record_candidate_put(nw_record *r, const nw_rec_candidate *c, nw_error *err)
 {
-    return nw_db_insert(r, &candidate_table, 0, c, 1, err);
+    nw_arena arena = {0};
+    nw_rec_candidate row = *c;
+    const nw_rec_candidate *had = NULL;
+    nw_status st = nw_record_candidate_get(r, c->name, &arena, &had, err);
+
+    if (st == NW_OK && had != NULL &&
+        (c->artifact_hash == NULL || had->artifact_hash == NULL ||
+         strcmp(c->artifact_hash, had->artifact_hash) == 0)) {
+        keep_known(&row, had);
+    }
+    st = st == NW_OK ? nw_db_insert(r, &candidate_table, 0, &row, 1, err) : st;
+    nw_arena_release(&arena);
+    return st;
 }
 
 nw_status nw_record_candidate_get(nw_record *r, const char *name, nw_arena *arena,

@@ -145,7 +145,8 @@ NW_MUST_USE nw_status nw_record_machine_put(nw_record *r, const char *hash, cons
 NW_MUST_USE nw_status nw_record_machine_get(nw_record *r, const char *hash, nw_arena *arena,
                                             const char **json, nw_error *err);
 
-/* Inserts, or replaces the row of the same name. */
+/* Inserts, or replaces the row of the same name. What is not known here (NULL, negative, NaN) stays
+ * as it was, as long as the artifact is the same one. name and role must be given. */
 NW_MUST_USE nw_status nw_record_candidate_put(nw_record *r, const nw_rec_candidate *c,
                                               nw_error *err);
 /* *out NULL when there is none of that name; rows live in the arena. */

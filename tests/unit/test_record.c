@@ -104,6 +104,29 @@ static void baseline_is_listed_first(void **state)
     assert_null(none);
 }
 
+static void what_a_later_stage_does_not_know_stays(void **state)
+{
+    fixture *f = *state;
+    nw_error err = {0};
+    const nw_rec_candidate *c = NULL;
+    nw_rec_candidate again = {.name = "a-int4",
+                              .role = "candidate",
+                              .artifact_hash = "h1",
+                              .act = "a8",
+                              .file_bytes = -1,
+                              .weight_bytes = 81,
+                              .effective_bits = (double)NAN};
+    assert_int_equal(nw_record_candidate_put(f->rec, &again, &err), NW_OK);
+    assert_int_equal(nw_record_candidate_get(f->rec, "a-int4", &f->arena, &c, &err), NW_OK);
+    assert_true(c->file_bytes == 90 && c->weight_bytes == 81);
+    assert_string_equal(c->weights, "int4-g64");
+    assert_string_equal(c->act, "a8");
+    again.artifact_hash = "h2"; /* another artifact: nothing of the old one is true of it */
+    assert_int_equal(nw_record_candidate_put(f->rec, &again, &err), NW_OK);
+    assert_int_equal(nw_record_candidate_get(f->rec, "a-int4", &f->arena, &c, &err), NW_OK);
+    assert_true(c->file_bytes == -1 && c->weights == NULL);
+}
+
 static nw_status keep_item(void *ctx, const nw_rec_item *row, nw_error *err)
 {
     char *text = ctx;
@@ -479,6 +502,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(baseline_is_listed_first),
+        TEST(what_a_later_stage_does_not_know_stays),
         TEST(items_come_back_in_order_and_replace),
         TEST(rows_are_all_or_none),
         TEST(rows_of_an_unknown_run_are_refused),
