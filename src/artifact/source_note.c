@@ -34,8 +34,8 @@ unsigned nw_source_bits(const nw_checkpoint *c)
         const nw_ckpt_tensor *t = nw_checkpoint_at(c, i);
         const uint64_t n = (uint64_t)t->n_rows * t->n_cols;
         const unsigned bits = code_bits(t->format);
-        if (nw_role_is_norm(t->role)) {
-            continue;
+        if (t->layer < 0 || nw_role_is_norm(t->role)) {
+            continue; /* an embedding is often kept wider, and outweighs the layers of a small model */
         }
         total += n;
         if (bits < NW_COUNT(weights)) {

@@ -8,8 +8,8 @@
 #include "base/json.h"
 #include "model/checkpoint.h"
 
-/* Bits a weight of the narrowest quantized format that holds at least a tenth of the weights of all
- * matrices; 0 when the checkpoint holds none but F32, F16 and BF16. */
+/* Bits a weight of the narrowest quantized format that holds at least a tenth of the weights of the
+ * layers' matrices; 0 when these are F32, F16 and BF16. */
 unsigned nw_source_bits(const nw_checkpoint *c);
 
 /* The note a result made from this checkpoint carries: what narrow.json of its folder says, else
