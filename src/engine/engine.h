@@ -103,7 +103,7 @@ NW_MUST_USE nw_status nw_engine_step(nw_engine *e, const nw_step_item *items, si
 typedef bool (*nw_logits_fn)(void *ctx, size_t pos, const float *logits);
 
 /* Logits at the positions first..n-1 of a sequence of its own (1 <= n <= n_ctx), in order, by
- * chunked prefill through a session that is closed again. */
+ * chunked prefill through a session that is none of max_seqs. NW_E_BUSY when the page pool is dry. */
 NW_MUST_USE nw_status nw_engine_score(nw_engine *e, const int32_t *ids, size_t n, size_t first,
                                       nw_logits_fn on_logits, void *ctx, nw_error *err);
 

@@ -54,18 +54,18 @@ static nw_status score_chunks(nw_engine *e, nw_step_item it, const int32_t *ids,
 nw_status nw_engine_score(nw_engine *e, const int32_t *ids, size_t n, size_t first,
                           nw_logits_fn on_logits, void *ctx, nw_error *err)
 {
-    nw_session *s = NULL;
+    nw_session *s = &e->sessions[e->facts.max_seqs];
 
     if (n == 0 || first >= n || n > e->facts.n_ctx) {
         return nw_fail(err, NW_E_RANGE,
                        "scoring %zu tokens from position %zu: the context holds 1..%u", n, first,
                        e->facts.n_ctx);
     }
-    if (make_rows(e, err) != NW_OK || nw_session_open(e, &s, err) != NW_OK) {
+    if (make_rows(e, err) != NW_OK) {
         return err->code;
     }
     const nw_step_item it = {.session = s, .logits = e->score_logits};
     const nw_status st = score_chunks(e, it, ids, n, first, on_logits, ctx, err);
-    nw_session_close(s);
+    nw_session_truncate(s, 0);
     return st;
 }

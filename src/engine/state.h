@@ -58,7 +58,7 @@ struct nw_engine {
     nw_weights weights;
     nw_rope_table rope_global, rope_local;
     nw_kv_pool kv;
-    nw_session *sessions;      /* [max_seqs] */
+    nw_session *sessions;      /* [max_seqs + 1]; the last one is score's own */
     nw_session *free_sessions; /* list */
     nw_ledger *ledger;
     nw_work work;

@@ -80,21 +80,24 @@ static bool alloc_scratch(nw_engine *e)
     return ok;
 }
 
+/* max_seqs on the free list and one more, so that scoring works beside a full batch. */
 static bool alloc_sessions(nw_engine *e)
 {
     const uint32_t n = e->facts.max_seqs;
     const uint32_t pages = nw_kv_pages_for(e->facts.n_ctx);
 
-    e->sessions = nw_arena_array(&e->arena, n, sizeof *e->sessions);
-    for (uint32_t i = n; e->sessions != NULL && i-- > 0;) {
+    e->sessions = nw_arena_array(&e->arena, (size_t)n + 1, sizeof *e->sessions);
+    for (uint32_t i = n + 1; e->sessions != NULL && i-- > 0;) {
         nw_session *s = &e->sessions[i];
         s->engine = e;
         s->pages = nw_arena_array(&e->arena, pages, sizeof *s->pages);
         if (s->pages == NULL) {
             return false;
         }
-        s->next = e->free_sessions;
-        e->free_sessions = s;
+        if (i < n) {
+            s->next = e->free_sessions;
+            e->free_sessions = s;
+        }
     }
     return e->sessions != NULL;
 }

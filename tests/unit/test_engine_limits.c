@@ -208,6 +208,13 @@ static void kv_names_parse(void **state)
     }
 }
 
+static bool stop_at_5(void *ctx, size_t pos, const float *logits)
+{
+    (void)logits;
+    *(size_t *)ctx = pos;
+    return pos < 5;
+}
+
 static void sessions_run_out(void **state)
 {
     (void)state;
@@ -219,18 +226,15 @@ static void sessions_run_out(void **state)
     nw_session *c = NULL;
     nw_error err = {0};
     assert_int_equal(nw_session_open(e, &c, &err), NW_E_BUSY);
+    const int32_t id = 1;
+    size_t last = 7;
+    assert_int_equal(nw_engine_score(e, &id, 1, 0, stop_at_5, &last, &err), NW_OK);
+    assert_int_equal(last, 0);
     nw_session_close(a);
     assert_int_equal(nw_session_open(e, &c, &err), NW_OK);
     nw_session_close(b);
     nw_session_close(c);
     nw_engine_close(e);
-}
-
-static bool stop_at_5(void *ctx, size_t pos, const float *logits)
-{
-    (void)logits;
-    *(size_t *)ctx = pos;
-    return pos < 5;
 }
 
 static void score_limits(void **state)

@@ -1,0 +1,113 @@
+/* KV formats: every pair of K and V kinds runs on every tier for every usual head size, prefill and
+ * decode, and stays close to F32 (a packed layout that crosses heads or pages would not).
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+
+#include "engine/sampler.h"
+#include "engine_fixture.h"
+
+#define N_KV_IDS 70 /* a full page and the start of the next */
+
+static struct row {
+    const char *name;
+    uint32_t d_head;
+} rows[] = {
+    {"head_32", 32}, {"head_64", 64}, {"head_80", 80}, {"head_96", 96}, {"head_128", 128},
+};
+
+static nw_engine *engine_of(const char *path, const char *tier, nw_kv_kind k, nw_kv_kind v)
+{
+    nw_engine_options o = fixture_options();
+    nw_engine *e = NULL;
+    nw_error err = {0};
+    o.tier = tier;
+    o.kv_k = (int)k;
+    o.kv_v = (int)v;
+    if (nw_engine_open(path, &o, &e, &err) != NW_OK) {
+        fail_msg("%s", err.message);
+    }
+    return e;
+}
+
+/* Half of the ids as a prompt, half one by one. */
+static float *logits_of(const char *path, const char *tier, nw_kv_kind k, nw_kv_kind v)
+{
+    nw_engine *e = engine_of(path, tier, k, v);
+    nw_session *s = open_session(e);
+    float *y = new_logits(N_KV_IDS);
+    int32_t ids[N_KV_IDS];
+    random_ids(31, ids, N_KV_IDS);
+    feed(e, s, ids, N_KV_IDS / 2, y);
+    for (size_t i = N_KV_IDS / 2; i < N_KV_IDS; i++) {
+        feed(e, s, ids + i, 1, y + i * NW_TINY_VOCAB);
+    }
+    nw_session_close(s);
+    nw_engine_close(e);
+    return y;
+}
+
+/* Mean over positions of sum p ln(p / q), in nats. */
+static double mean_kl(const float *p, const float *q)
+{
+    double kl = 0;
+    for (size_t i = 0; i < N_KV_IDS; i++, p += NW_TINY_VOCAB, q += NW_TINY_VOCAB) {
+        const double zp = nw_log_sum_exp(p, NW_TINY_VOCAB);
+        const double zq = nw_log_sum_exp(q, NW_TINY_VOCAB);
+        for (size_t j = 0; j < NW_TINY_VOCAB; j++) {
+            const double lp = (double)p[j] - zp;
+            kl += exp(lp) * (lp - ((double)q[j] - zq));
+        }
+    }
+    return kl / N_KV_IDS;
+}
+
+static void pairs_for(const char *path, const char *tier)
+{
+    const nw_kv_kind kinds[] = {NW_KV_F32, NW_KV_BF16, NW_KV_INT8};
+    float *want = logits_of(path, "ref", NW_KV_F32, NW_KV_F32);
+
+    for (size_t k = 0; k < NW_COUNT(kinds); k++) {
+        for (size_t v = 0; v < NW_COUNT(kinds); v++) {
+            float *got = logits_of(path, tier, kinds[k], kinds[v]);
+            const double kl = mean_kl(want, got);
+            /* int8 errs by at most 1/254 of a head's largest value, bf16 by 1/512 of each: logits
+             * near 1 move by about 0.01, and half of its square is 5e-5 nats; mixed-up values are
+             * other logits altogether: some tenths of a nat */
+            if (!(kl >= -1e-6 && kl < 1e-3)) {
+                fail_msg("tier %s, k %s v %s: KL of %g nats", tier, nw_kv_kind_name(kinds[k]),
+                         nw_kv_kind_name(kinds[v]), kl);
+            }
+            free(got);
+        }
+    }
+    free(want);
+}
+
+static void every_kv_pair_stays_close_to_f32(void **state)
+{
+    const struct row *r = *state;
+    nw_model_config c = nw_tiny_llama();
+    char path[300];
+    size_t n = 0;
+    const nw_kernels *const *list = nw_kernels_list(&n);
+
+    c.n_layers = 1;
+    c.d_head = r->d_head;
+    c.attn_scale = 1 / sqrtf((float)r->d_head);
+    (void)nw_tmpdir_file(&fixture_dir, r->name, path, sizeof path);
+    nw_tiny_write(&c, r->d_head, path);
+    for (size_t i = 0; i < n; i++) {
+        if ((list[i]->need & nw_cpu_features()) == list[i]->need) {
+            pairs_for(path, list[i]->tier);
+        }
+    }
+}
+
+int main(void)
+{
+    fixture_dir = nw_tmpdir_make();
+    const int failed =
+        NW_RUN_TABLE("every_kv_pair_stays_close_to_f32", rows, every_kv_pair_stays_close_to_f32);
+    (void)fixture_teardown(NULL);
+    return failed;
+}
