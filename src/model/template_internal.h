@@ -255,6 +255,9 @@ NW_MUST_USE nw_status nwt_step(nwt_env *e);
 /* template_json.c: json.dumps(ensure_ascii=False, indent=...) as in transformers' tojson. */
 NW_MUST_USE nw_status nwt_to_json(nwt_env *e, const nwt_value *v, int indent, nwt_value *out);
 
+/* str() of a list, tuple or mapping. */
+NW_MUST_USE nw_status nwt_to_repr(nwt_env *e, const nwt_value *v, nwt_value *out);
+
 /* template_eval.c, template_ops.c */
 NW_MUST_USE nw_status nwt_eval(nwt_env *e, const nwt_node *n, nwt_value *out);
 NW_MUST_USE nw_status nwt_exec(nwt_env *e, const nwt_node *list);

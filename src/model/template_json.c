@@ -1,19 +1,54 @@
-/* tojson as transformers defines it: json.dumps(x, ensure_ascii=False, indent=indent). Separators are
- * Python's: ", " and ": ", with an indent "," and a line end.
+/* tojson as transformers defines it: json.dumps(x, ensure_ascii=False, indent=indent), and str() of a
+ * list or mapping as Python writes it. Separators are Python's: ", " and ": ", with an indent "," and
+ * a line end.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <math.h>
 #include <string.h>
 
 #include "model/template_internal.h"
+#include "model/unicode.h"
 
 typedef struct {
     nwt_env *e;
     nw_buf out;
-    int indent; /* -1: one line */
+    int indent;  /* -1: one line */
+    bool python; /* str() instead of JSON */
 } dumper;
+
+/* repr() of a Python string: single quotes unless there are only such in it. */
+static void dump_repr(dumper *d, const nwt_value *v)
+{
+    const bool twice =
+        memchr(v->u.str.s, '\'', v->u.str.n) != NULL && memchr(v->u.str.s, '"', v->u.str.n) == NULL;
+    const char quote = twice ? '"' : '\'';
+    uint32_t cp = 0;
+
+    (void)nw_buf_add(&d->out, &quote, 1);
+    for (size_t i = 0; i < v->u.str.n;) {
+        const size_t len = nw_utf8_decode(v->u.str.s + i, v->u.str.n - i, &cp, NULL);
+        if (cp == '\\' || cp == (unsigned char)quote) {
+            (void)nw_buf_printf(&d->out, "\\%c", (int)cp);
+        } else if (cp == '\n' || cp == '\r' || cp == '\t') {
+            (void)nw_buf_puts(&d->out, cp == '\n' ? "\\n" : cp == '\r' ? "\\r" : "\\t");
+        } else if (nw_is_printable(cp)) {
+            (void)nw_buf_add(&d->out, v->u.str.s + i, len);
+        } else {
+            (void)nw_buf_printf(&d->out,
+                                cp < 0x100     ? "\\x%02x"
+                                : cp < 0x10000 ? "\\u%04x"
+                                               : "\\U%08x",
+                                (unsigned)cp);
+        }
+        i += len;
+    }
+    (void)nw_buf_add(&d->out, &quote, 1);
+}
 
 static void dump_string(dumper *d, const nwt_value *v)
 {
+    if (d->python) {
+        dump_repr(d, v);
+        return;
+    }
     (void)nw_buf_puts(&d->out, "\"");
     for (size_t i = 0; i < v->u.str.n; i++) {
         static const char from[] = "\"\\\n\r\t\b\f";
@@ -46,9 +81,10 @@ static nw_status dump(dumper *d, const nwt_value *v, unsigned depth);
 static nw_status dump_members(dumper *d, const nwt_value *v, unsigned depth)
 {
     const bool dict = v->type == NWT_DICT;
+    const bool tuple = v->type == NWT_TUPLE && d->python;
     const size_t n = dict ? v->u.dict->n : v->u.list.n;
 
-    (void)nw_buf_puts(&d->out, dict ? "{" : "[");
+    (void)nw_buf_puts(&d->out, dict ? "{" : tuple ? "(" : "[");
     for (size_t i = 0; i < n; i++) {
         if (i > 0) {
             (void)nw_buf_puts(&d->out, d->indent >= 0 ? "," : ", ");
@@ -65,7 +101,7 @@ static nw_status dump_members(dumper *d, const nwt_value *v, unsigned depth)
     if (n > 0) {
         line(d, depth);
     }
-    (void)nw_buf_puts(&d->out, dict ? "}" : "]");
+    (void)nw_buf_puts(&d->out, dict ? "}" : !tuple ? "]" : n == 1 ? ",)" : ")");
     return NW_OK;
 }
 
@@ -79,10 +115,14 @@ static nw_status dump(dumper *d, const nwt_value *v, unsigned depth)
     }
     switch (v->type) {
     case NWT_NONE:
-        (void)nw_buf_puts(&d->out, "null");
+        (void)nw_buf_puts(&d->out, d->python ? "None" : "null");
         break;
     case NWT_BOOL:
-        (void)nw_buf_puts(&d->out, v->u.b ? "true" : "false");
+        if (!d->python) {
+            (void)nw_buf_puts(&d->out, v->u.b ? "true" : "false");
+            break;
+        }
+        (void)nw_buf_puts(&d->out, v->u.b ? "True" : "False");
         break;
     case NWT_INT:
     case NWT_FLOAT:
@@ -100,23 +140,36 @@ static nw_status dump(dumper *d, const nwt_value *v, unsigned depth)
         return dump_members(d, v, depth);
     case NWT_UNDEFINED:
     case NWT_MACRO:
-        return nwt_fail(d->e, NW_E_FORMAT, "tojson of %s", nwt_type_name(v));
+        return nwt_fail(d->e, NW_E_FORMAT, "%s inside of what is written out", nwt_type_name(v));
     }
     return NW_OK;
+}
+
+static nw_status write_out(dumper *d, const nwt_value *v, nwt_value *out)
+{
+    nw_buf_init(&d->out, NW_TEMPLATE_MAX_OUTPUT);
+    nw_status st = dump(d, v, 0);
+    if (st == NW_OK && d->out.failed) {
+        st = nwt_fail(d->e, NW_E_RANGE, "a value written out gives more than %zu bytes",
+                      NW_TEMPLATE_MAX_OUTPUT);
+    }
+    if (st == NW_OK) { /* all of it counts as content: nothing of it may become a control token */
+        st = nwt_str(d->e, d->out.data, d->out.len, true, out);
+    }
+    nw_buf_release(&d->out);
+    return st;
 }
 
 nw_status nwt_to_json(nwt_env *e, const nwt_value *v, int indent, nwt_value *out)
 {
     dumper d = {.e = e, .indent = indent};
 
-    nw_buf_init(&d.out, NW_TEMPLATE_MAX_OUTPUT);
-    nw_status st = dump(&d, v, 0);
-    if (st == NW_OK && d.out.failed) {
-        st = nwt_fail(e, NW_E_RANGE, "tojson gives more than %zu bytes", NW_TEMPLATE_MAX_OUTPUT);
-    }
-    if (st == NW_OK) { /* all of it counts as content: nothing of it may become a control token */
-        st = nwt_str(e, d.out.data, d.out.len, true, out);
-    }
-    nw_buf_release(&d.out);
-    return st;
+    return write_out(&d, v, out);
+}
+
+nw_status nwt_to_repr(nwt_env *e, const nwt_value *v, nwt_value *out)
+{
+    dumper d = {.e = e, .indent = -1, .python = true};
+
+    return write_out(&d, v, out);
 }

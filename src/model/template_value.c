@@ -398,9 +398,9 @@ nw_status nwt_to_str(nwt_env *e, const nwt_value *v, nwt_value *out)
     case NWT_LIST:
     case NWT_TUPLE:
     case NWT_DICT:
+        return nwt_to_repr(e, v, out);
     case NWT_MACRO:
-        return nwt_fail(e, NW_E_UNSUPPORTED, "%s written out as text (use tojson)",
-                        nwt_type_name(v));
+        return nwt_fail(e, NW_E_UNSUPPORTED, "%s written out as text", nwt_type_name(v));
     }
     return nwt_str(e, text, strlen(text), false, out);
 }

@@ -147,6 +147,13 @@ bool nw_is_space(uint32_t cp)
            cp == 0x2028 || cp == 0x2029 || cp == 0x202F || cp == 0x205F || cp == 0x3000;
 }
 
+bool nw_is_printable(uint32_t cp)
+{
+    const utf8proc_category_t c = utf8proc_category((utf8proc_int32_t)cp);
+
+    return cp == ' ' || (c != UTF8PROC_CATEGORY_CN && c < UTF8PROC_CATEGORY_ZS);
+}
+
 bool nw_is_word(uint32_t cp)
 {
     if (cp < 0x80) {

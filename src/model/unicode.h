@@ -22,7 +22,9 @@ bool nw_utf8_repair(const char *s, size_t n, nw_buf *out);
 bool nw_is_letter(uint32_t cp); /* \p{L} */
 bool nw_is_number(uint32_t cp); /* \p{N} */
 bool nw_is_space(uint32_t cp);  /* \s: property White_Space */
-bool nw_is_word(uint32_t cp);   /* \w: alphabetic, mark, decimal number, connector punctuation */
+/* str.isprintable() of Python: neither other (C*) nor separator (Z*), but the space. */
+bool nw_is_printable(uint32_t cp);
+bool nw_is_word(uint32_t cp); /* \w: alphabetic, mark, decimal number, connector punctuation */
 
 /* The first place where `what` (n_what > 0 bytes) stands in s, or NULL. */
 const char *nw_bytes_find(const char *s, size_t n, const char *what, size_t n_what);

@@ -2,7 +2,7 @@
 trim_blocks, lstrip_blocks). The text is read back from the ids of a tokenizer whose tokens are single
 bytes. A template that narrow refuses is listed, and is an error only when it was named as supported.
 
-usage: template_oracle.py NARROW [--models DIR] [--templates DIR]
+usage: template_oracle.py NARROW [--models GGUF...] [--templates DIR]
 SPDX-License-Identifier: Apache-2.0"""
 import argparse
 import datetime
@@ -184,11 +184,11 @@ def check(narrow, name, source, known):
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("narrow")
-    p.add_argument("--models")
+    p.add_argument("--models", nargs="*", default=[])
     p.add_argument("--templates")
     args = p.parse_args()
     bad = sum(check(args.narrow, name, source, True) for name, source in OURS.items())
-    for path in sorted(glob.glob(f"{args.models}/*.gguf")) if args.models else []:
+    for path in [m for m in args.models if m.endswith(".gguf")]:
         from gguf import GGUFReader
         field = GGUFReader(path).fields.get("tokenizer.chat_template")
         if field is not None:

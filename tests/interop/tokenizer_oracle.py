@@ -3,7 +3,7 @@ llama-tokenize where it is given) on mixed text. The oracle tokenizers are built
 merges and scores in the GGUF files, not from anything narrow wrote; in a second pass the files that
 narrow writes are loaded by `tokenizers` and compared too.
 
-usage: tokenizer_oracle.py NARROW --models DIR --shared DIR [--llama-tokenize PROGRAM] [--work DIR]
+usage: tokenizer_oracle.py NARROW --models GGUF... --shared DIR [--llama-tokenize PROGRAM] [--work DIR]
 SPDX-License-Identifier: Apache-2.0"""
 import argparse
 import glob
@@ -275,7 +275,7 @@ def check_llama(args, path, texts):
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("narrow")
-    p.add_argument("--models", required=True)
+    p.add_argument("--models", nargs="*", default=[])
     p.add_argument("--shared", required=True)
     p.add_argument("--llama-tokenize")
     p.add_argument("--work", default=tempfile.mkdtemp(prefix="narrow-tok-"))
@@ -283,7 +283,7 @@ def main():
     os.makedirs(args.work, exist_ok=True)
     text = corpus(args.shared)
     bad = 0
-    ggufs = sorted(glob.glob(f"{args.models}/*.gguf"))
+    ggufs = [m for m in args.models if m.endswith(".gguf")]
     for path in ggufs:
         bad += check_gguf(args, path, text)
         if args.llama_tokenize:

@@ -55,6 +55,8 @@ static struct row {
      "a-baxc", NW_OK},
     {"tojson", "{{ messages|tojson }}", "[{\"a\":\"\\u00e9\\n<\",\"b\":[1,2.5,null,true]}]",
      "[{\"a\": \"\xC3\xA9\\n<\", \"b\": [1, 2.5, null, true]}]", NW_OK},
+    {"str_of_values", "{{ [1, 'a', \"b'\", none, true, (2,), {'k': 1.5}] }}", "[]",
+     "[1, 'a', \"b'\", None, True, (2,), {'k': 1.5}]", NW_OK},
     {"tests", "{{ x is defined }}{{ x is not defined }}{{ none is none }}{{ [] is iterable }}",
      "[]", "FalseTrueTrueTrue", NW_OK},
     {"undefined_prints_nothing", "[{{ nope }}]", "[]", "[]", NW_OK},
