@@ -133,8 +133,12 @@ static void tick(load *l, int64_t now)
     }
 }
 
-static bool window_over(load *l, int64_t now, int64_t w1)
+/* All of the window's requests, of which arrivals i.. are still to come, were sent and have ended. */
+static bool window_over(load *l, size_t i, int64_t now, int64_t w1)
 {
+    if (i < l->arrivals->n && l->arrivals->rows[i].t_ns < w1) {
+        return false;
+    }
     pthread_mutex_lock(&l->lock);
     const bool open = l->n_window_open > 0;
     pthread_mutex_unlock(&l->lock);
@@ -153,7 +157,7 @@ static size_t send_all(load *l, int64_t w0, int64_t w1, int64_t end)
             tick(l, now);
             next_tick = now + TICK_NS;
         }
-        if (nw_stop_requested() || now - l->t0_ns >= end || window_over(l, now, w1)) {
+        if (nw_stop_requested() || now - l->t0_ns >= end || window_over(l, i, now, w1)) {
             return i;
         }
         if (i == l->arrivals->n) {

@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+"""narrow bench from outside: stable keys, figures that can be computed again from the record's rows,
+replayed arrivals, what is said of things not measured. The server's model is the scripted one of the
+shared tools. Standard library only.
+usage: bench_test.py NARROW [unittest arguments]      exit 77: no scripted model here
+SPDX-License-Identifier: Apache-2.0
+"""
+import json
+import math
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import unittest
+
+NARROW = os.path.abspath(sys.argv[1])
+SHARED = os.environ.get('NARROW_SHARED') or os.path.join(os.path.dirname(__file__), '../../../shared')
+TOOL = os.path.join(SHARED, 'tools/scripted_model.py')
+
+
+def rank(values, p):
+    """Nearest rank: the ceil(p n)-th smallest."""
+    v = sorted(values)
+    return v[max(math.ceil(p * len(v) - 1e-9), 1) - 1]
+
+
+class BenchTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.dir = tempfile.mkdtemp()
+        cls.loop = os.path.join(cls.dir, 'loop.gguf')
+        cls.story = os.path.join(cls.dir, 'story.gguf')
+        for path, extra in ((cls.story, []), (cls.loop, ['--loop'])):
+            subprocess.run([sys.executable, TOOL, path, *extra], check=True,
+                           stdout=subprocess.DEVNULL)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.dir)
+
+    def path(self, name):
+        return os.path.join(self.dir, name)
+
+    def bench(self, *args, code=0):
+        r = subprocess.run([NARROW, 'bench', *args, '--quiet'], capture_output=True, text=True,
+                           check=False, timeout=250)
+        self.assertEqual(r.returncode, code, r.stderr)
+        return r.stdout if code == 0 else r.stderr
+
+    def json(self, *args):
+        return json.loads(self.bench(*args, '--json'))
+
+    def db(self, name):
+        con = sqlite3.connect(self.path(name))
+        con.row_factory = sqlite3.Row
+        return con
+
+    # ---- batch 1 ----
+
+    def test_micro_keys_and_recomputation(self):
+        out = self.json(self.loop, '--regime', 'micro', '--prompt', '40', '--output', '12',
+                        '--requests', '9', '--warmup', '2', '--record', self.path('micro.db'),
+                        '--candidate', 'a')
+        rows = self.db('micro.db').execute('SELECT * FROM request ORDER BY idx').fetchall()
+        self.assertEqual([r['idx'] for r in rows], list(range(9)))
+        decode = [(r['n_output'] - 1) * 1e9 / (r['l_ns'] - r['f_ns']) for r in rows]
+        prefill = [r['n_prompt'] * 1e9 / (r['f_ns'] - r['d_ns']) for r in rows]
+        self.assertAlmostEqual(out['decode_tokens_per_s'], rank(decode, 0.5), places=4)
+        self.assertAlmostEqual(out['prefill_tokens_per_s'], rank(prefill, 0.5), places=4)
+        for r in rows:
+            self.assertEqual((r['n_prompt'], r['n_asked'], r['n_output']), (40, 12, 12))
+            self.assertEqual((r['status'], r['finish']), ('ok', 'length'))
+            self.assertEqual(r['s_ns'], r['d_ns'])  # closed loop
+            events = json.loads(r['events'])
+            self.assertEqual(sum(m for _, m in events), 12)
+            self.assertEqual((events[0][0], events[-1][0]), (r['f_ns'], r['l_ns']))
+        self.assertIsNone(out['ttft_ms']['p99'])
+        self.assertEqual(out['ttft_ms']['p99_lacking'], 290)
+        self.assertGreater(out['peak_rss_bytes'], 1 << 20)
+        self.assertTrue(out['energy_j'] is not None or out['energy_not_measured'])
+        kernels = self.db('micro.db').execute('SELECT sum(calls) FROM kernel').fetchone()[0]
+        self.assertGreater(kernels, 0)
+
+    def test_micro_is_not_measured_twice(self):
+        args = [self.loop, '--regime', 'micro', '--prompt', '8', '--output', '3', '--requests', '2',
+                '--warmup', '0', '--record', self.path('twice.db'), '--candidate', 'a']
+        self.bench(*args)
+        self.assertEqual(self.json(*args)['reused_run'], 1)
+        self.bench(*args, '--again')
+        n = self.db('twice.db').execute("SELECT count(*) FROM run WHERE status='done'").fetchone()[0]
+        self.assertEqual(n, 2)
+
+    def test_asked_is_not_taken_for_actual(self):
+        """The scripted story ends after 21 tokens, whatever is asked."""
+        out = self.json(self.story, '--regime', 'micro', '--prompt', '16', '--output', '64',
+                        '--requests', '3', '--warmup', '0', '--natural-stop')
+        self.assertEqual((out['asked_tokens'], out['output_tokens']), (192, 63))
+        self.assertEqual((out['finish_stop'], out['finish_length']), (3, 0))
+
+    def test_in_process(self):
+        out = self.json(self.loop, '--regime', 'micro', '--prompt', '16', '--output', '8',
+                        '--requests', '3', '--warmup', '0', '--in-process')
+        self.assertEqual(out['output_tokens'], 24)
+        self.assertGreater(out['decode_tokens_per_s'], 0)
+
+    # ---- load ----
+
+    def test_load_recomputation(self):
+        out = self.json(self.loop, '--regime', 'load', '--rate', '30', '--prompt', '8-24',
+                        '--output', '1-12', '--requests', '60', '--warmup-s', '1', '--drain-s', '20',
+                        '--record', self.path('load.db'), '--candidate', 'a', '--slo-ttft', '400',
+                        '--slo-tpot', '40')
+        con = self.db('load.db')
+        w = con.execute('SELECT * FROM "window"').fetchone()
+        self.assertEqual(w['start_ns'], 10 ** 9)
+        seconds = (w['end_ns'] - w['start_ns']) / 1e9
+        rows = con.execute('SELECT * FROM request').fetchall()
+        inside = [r for r in rows if w['start_ns'] <= r['s_ns'] < w['end_ns']]
+        self.assertEqual(out['scheduled'], len(inside))
+        self.assertLess(len(inside), len(rows))  # warm-up and tail are kept, and not counted
+        ok = [r for r in inside if r['status'] == 'ok']
+        ttft = [(r['f_ns'] - r['s_ns']) / 1e6 for r in ok]
+        tpot = [(r['l_ns'] - r['f_ns']) / 1e6 / (r['n_output'] - 1) for r in ok if r['n_output'] > 1]
+        for key, values in (('ttft_ms', ttft), ('tpot_ms', tpot)):
+            self.assertEqual(out[key]['n'], len(values))
+            self.assertAlmostEqual(out[key]['p50'], rank(values, 0.5), places=5)
+            self.assertAlmostEqual(out[key]['p90'], rank(values, 0.9), places=5)
+        self.assertEqual(out['tpot_undefined'], len(ok) - len(tpot))
+        good = sum(1 for r in ok if (r['f_ns'] - r['s_ns']) / 1e6 <= 400 and (
+            r['n_output'] < 2 or (r['l_ns'] - r['f_ns']) / 1e6 / (r['n_output'] - 1) <= 40))
+        self.assertAlmostEqual(out['goodput_rps'], good / seconds, places=6)
+        self.assertAlmostEqual(out['attainment'], good / len(inside), places=6)
+        received = sum(m for r in rows for t, m in json.loads(r['events'] or '[]')
+                       if w['start_ns'] <= t < w['end_ns'])
+        self.assertEqual(out['received_tokens'], received)
+        self.assertEqual(out['prompt_tokens'], sum(r['n_prompt'] for r in inside))
+        self.assertEqual(out['output_tokens'], sum(r['n_output'] for r in inside))
+
+    def test_load_goes_on_past_the_window(self):
+        """Warm-up hands over undrained, and requests come until those of the window have ended."""
+        self.bench(self.loop, '--regime', 'load', '--rate', '40', '--prompt', '8', '--output', '200',
+                   '--requests', '40', '--warmup-s', '1', '--drain-s', '30', '--record',
+                   self.path('past.db'), '--candidate', 'a', '--max-seqs', '4')
+        con = self.db('past.db')
+        w = con.execute('SELECT * FROM "window"').fetchone()
+        across = con.execute('SELECT count(*) FROM request WHERE s_ns < ? AND l_ns > ?',
+                             (w['start_ns'], w['start_ns'])).fetchone()[0]
+        self.assertGreater(across, 0)
+        after = con.execute('SELECT count(*) FROM request WHERE s_ns >= ?',
+                            (w['end_ns'],)).fetchone()[0]
+        self.assertGreater(after, 0)
+        bad = con.execute("SELECT count(*) FROM request WHERE s_ns >= ? AND s_ns < ? AND "
+                          "status != 'ok'", (w['start_ns'], w['end_ns'])).fetchone()[0]
+        self.assertEqual(bad, 0)
+
+    def test_arrivals_are_replayed(self):
+        csv = self.path('arrivals.csv')
+        self.bench(self.loop, '--regime', 'load', '--rate', '50', '--prompt', '4-9', '--output',
+                   '2-5', '--requests', '20', '--warmup-s', '0', '--drain-s', '1',
+                   '--write-arrivals', csv)
+        for name in ('a', 'b'):
+            self.bench(self.loop, '--regime', 'load', '--arrivals', csv, '--warmup-s', '0.2',
+                       '--duration', '0.3', '--drain-s', '20', '--record', self.path('replay.db'),
+                       '--candidate', name)
+        con = self.db('replay.db')
+        self.assertEqual(con.execute('SELECT count(DISTINCT settings_hash), count(DISTINCT data_hash)'
+                                     ' FROM run').fetchone()[:], (1, 1))
+        rows = [con.execute('SELECT s_ns, n_prompt, n_asked FROM request WHERE run_id = ? AND '
+                            's_ns < 500000000 ORDER BY idx', (run,)).fetchall() for run in (1, 2)]
+        self.assertGreater(len(rows[0]), 5)
+        self.assertEqual([r[:] for r in rows[0]], [r[:] for r in rows[1]])
+
+    def test_without_streaming_latencies_are_not_measured(self):
+        args = [self.loop, '--regime', 'load', '--rate', '20', '--prompt', '8', '--output', '4',
+                '--requests', '10', '--warmup-s', '0', '--drain-s', '20', '--no-stream']
+        out = self.json(*args)
+        self.assertIn('not streaming', out['not_measured'])
+        self.assertIsNone(out['ttft_ms']['p50'])
+        self.assertNotIn('goodput_rps', out)
+        self.assertGreater(out['e2e_ms']['p50'], 0)
+        self.assertIn('not measured: not streaming', self.bench(*args))
+
+    def test_burst_fills_the_batch_and_gives_a_capacity(self):
+        csv = self.path('burst.csv')
+        with open(csv, 'w', encoding='ascii') as f:
+            f.write('t,prompt_tokens,output_tokens\n' + '0,8,150\n' * 72)
+        out = self.json(self.loop, '--regime', 'load', '--arrivals', csv, '--warmup-s', '0',
+                        '--max-seqs', '36', '--record', self.path('burst.db'), '--candidate', 'a')
+        self.assertEqual(out['ok'], 72)
+        self.assertGreater(out['requests_per_s'], 0)
+        top = self.db('burst.db').execute("SELECT max(value) FROM series WHERE name LIKE "
+                                          "'in_flight%'").fetchone()[0]
+        self.assertGreaterEqual(top, 32)
+
+    def test_usage_errors(self):
+        self.assertIn('--rate', self.bench(self.loop, '--regime', 'load', code=2))
+        self.assertIn('LO-HI', self.bench(self.loop, '--regime', 'micro', '--prompt', 'x', code=2))
+        self.assertIn('--candidate', self.bench(self.loop, '--regime', 'micro', '--record',
+                                                self.path('x.db'), code=2))
+        self.assertIn('none.gguf', self.bench(self.path('none.gguf'), '--regime', 'micro', code=4))
+
+
+if __name__ == '__main__':
+    if not os.path.exists(TOOL):
+        print(f'skipped: no {TOOL} (set NARROW_SHARED)')
+        sys.exit(77)
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
