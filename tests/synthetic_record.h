@@ -64,8 +64,8 @@ static inline void syn_candidate(syn *s, const char *name, const char *weights, 
     syn_ok(nw_record_candidate_put(s->rec, &c, &err), &err);
 }
 
-static inline int64_t syn_begin(syn *s, const char *candidate, const char *stage, const char *suite,
-                                const char *settings)
+static inline int64_t syn_begin_on(syn *s, const char *candidate, const char *stage,
+                                   const char *suite, const char *settings, const char *data)
 {
     nw_error err = {0};
     int64_t id = 0;
@@ -73,10 +73,16 @@ static inline int64_t syn_begin(syn *s, const char *candidate, const char *stage
                             .stage = stage,
                             .suite = suite,
                             .settings_hash = settings,
-                            .data_hash = "data",
+                            .data_hash = data,
                             .artifact_hash = candidate};
     syn_ok(nw_record_run_begin(s->rec, &run, false, &id, NULL, &err), &err);
     return id;
+}
+
+static inline int64_t syn_begin(syn *s, const char *candidate, const char *stage, const char *suite,
+                                const char *settings)
+{
+    return syn_begin_on(s, candidate, stage, suite, settings, "data");
 }
 
 static inline void syn_end(syn *s, int64_t id)
@@ -132,17 +138,18 @@ static inline void syn_text(syn *s, const char *candidate, size_t windows, doubl
     syn_end(s, id);
 }
 
-/* n requests of 32 tokens, 100 ms apart; times vary by +- 5%, alike for all candidates. */
-static inline int64_t syn_requests(syn *s, const char *candidate, const char *stage,
-                                   const char *suite, size_t n, double ttft_ms, double tpot_ms)
+/* n requests of 32 tokens, gap_ms apart; times vary by +- 5%, alike for all candidates. */
+static inline int64_t syn_requests_at(syn *s, const char *candidate, const char *stage,
+                                      const char *suite, size_t n, double ttft_ms, double tpot_ms,
+                                      const char *data, int64_t gap_ms)
 {
     nw_error err = {0};
     nw_rng rng = nw_rng_seed(7);
-    const int64_t id = syn_begin(s, candidate, stage, suite, "settings");
+    const int64_t id = syn_begin_on(s, candidate, stage, suite, data, data);
     syn_ok(nw_record_begin(s->rec, &err), &err);
     for (size_t i = 0; i < n; i++) {
         const double jitter = 0.95 + 0.1 * nw_rng_unit(&rng);
-        const int64_t at = (int64_t)i * 100 * SYN_MS;
+        const int64_t at = (int64_t)i * gap_ms * SYN_MS;
         const int64_t f = at + (int64_t)(ttft_ms * jitter * 1e6);
         const int64_t l = f + (int64_t)(31 * tpot_ms * jitter * 1e6);
         const nw_rec_event events[] = {{f, 1}, {l, 31}};
@@ -163,11 +170,18 @@ static inline int64_t syn_requests(syn *s, const char *candidate, const char *st
     }
     syn_ok(nw_record_commit(s->rec, &err), &err);
     if (strcmp(stage, "load") == 0) {
-        const nw_rec_window w = {0, 0, (int64_t)n * 100 * SYN_MS, 10, 1, NULL};
+        const nw_rec_window w = {0, 0,   (int64_t)n * gap_ms * SYN_MS, 1000.0 / (double)gap_ms,
+                                 1, NULL};
         syn_ok(nw_record_add_windows(s->rec, id, &w, 1, &err), &err);
     }
     syn_end(s, id);
     return id;
+}
+
+static inline int64_t syn_requests(syn *s, const char *candidate, const char *stage,
+                                   const char *suite, size_t n, double ttft_ms, double tpot_ms)
+{
+    return syn_requests_at(s, candidate, stage, suite, n, ttft_ms, tpot_ms, "data", 100);
 }
 
 static inline void syn_metric(syn *s, int64_t run, const char *name, double value)

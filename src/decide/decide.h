@@ -31,6 +31,7 @@ typedef struct {
     bool measured;    /* has a run of this regime */
     nw_dec_objective objectives[NW_DEC_MAX_OBJECTIVES];
     double cost, cost_lo, cost_hi; /* in cost_unit of the regime; lower is better */
+    double goodput_at_rps;         /* saturated: offered rate of the first objective */
     double p_frontier;             /* NaN: not eligible */
     size_t dominated_by;           /* candidate index; SIZE_MAX: nobody */
     double p_dominated;

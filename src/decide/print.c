@@ -161,6 +161,9 @@ static void print_point(const nw_decision *d, const nw_dec_frontier *f, size_t i
             (void)nw_buf_printf(out, " 95%% [%s, %s]", number(b, o->lo, "%.*f"),
                                 number(c, o->hi, "%.*f"));
         }
+        if (k == 0 && p->goodput_at_rps > 0) {
+            (void)nw_buf_printf(out, " at %.2f requests/s offered", p->goodput_at_rps);
+        }
         (void)nw_buf_puts(out, "\n");
     }
     if (!isnan(p->fallback_share) && p->fallback_share > 0) {
@@ -244,7 +247,7 @@ static json_t *point_json(const nw_decision *d, const nw_dec_frontier *f, size_t
                                   "lo", real(o->lo), "hi", real(o->hi)));
     }
     return json_pack(
-        "{s:o, s:b, s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "candidate",
+        "{s:o, s:b, s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "candidate",
         text(d->candidates[i].name), "eligible", eligible, "quality",
         nw_verdict_name(d->quality[i]), "hollow",
         !eligible && d->quality[i] != NW_VERDICT_FAIL && d->speed[f->regime][i] != NW_VERDICT_FAIL,
@@ -252,7 +255,7 @@ static json_t *point_json(const nw_decision *d, const nw_dec_frontier *f, size_t
         real(p->cost_hi), "p_frontier", real(p->p_frontier), "dominated_by",
         p->dominated_by == SIZE_MAX ? json_null() : text(d->candidates[p->dominated_by].name),
         "p_dominated", real(p->p_dominated), "fallback_share", real(p->fallback_share), "fallback",
-        text(p->fallback));
+        text(p->fallback), "goodput_at_rps", real(p->goodput_at_rps));
 }
 
 json_t *nw_frontier_json(const nw_decision *d, const nw_dec_frontier *f)

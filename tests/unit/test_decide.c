@@ -239,6 +239,31 @@ static void two_regimes_two_conclusions(void **state)
     assert_string_equal(many->points[1].objectives[1].name, "p99 TTFT"); /* 400 requests */
 }
 
+/* At the rate that the baseline can serve all are equally good; the candidate earns more at a rate
+ * where the baseline no longer meets its service level. */
+static void goodput_is_taken_at_each_ones_best_rate(void **state)
+{
+    fixture *f = *state;
+    syn_candidate(&f->s, "int8", "int8", 139, 8.1);
+    for (size_t i = 0; i < 2; i++) {
+        const char *name = i == 0 ? "bf16" : "int8";
+        syn_items(&f->s, name, "generate:chat", 3000, 2000, 0, 0, 30);
+        (void)syn_requests(&f->s, name, "load", "load", 400, 300, i == 0 ? 60 : 40);
+        (void)syn_requests_at(&f->s, name, "load", "load", 400, i == 0 ? 5000 : 600, 60, "fast",
+                              50);
+    }
+    decide(f, "policy: rates\n" SHORT
+              "gates:\n  - {name: task, kind: relative, suites: 'generate:*', margin: 0.02}\n"
+              "saturated: {ttft_ms: 1000, tpot_ms: 100}\n");
+    const nw_dec_frontier *many = &f->d.regimes[NW_REGIME_SATURATED];
+    assert_string_equal(chosen(f, NW_REGIME_SATURATED), "int8");
+    assert_true(many->points[0].goodput_at_rps == 10 && many->points[1].goodput_at_rps == 20);
+    /* two thirds of 10 and of 20 requests a second, by the success rate of the task */
+    assert_true(fabs(many->points[0].objectives[0].value - 10 * 2.0 / 3) < 1e-9);
+    assert_true(fabs(many->points[1].objectives[0].value - 20 * 2.0 / 3) < 1e-9);
+    assert_true(many->points[1].objectives[1].value < 320); /* latency at the common rate */
+}
+
 /* ---- what must never pass ---- */
 
 #define ONE_GATE "gates:\n  - {name: acc, kind: accuracy, suites: 'choice:*', margin: 0.05}\n"
@@ -498,6 +523,7 @@ int main(void)
         TEST(a_failed_speed_gate_counts_in_its_regime_only),
         TEST(two_4bit_artifacts),
         TEST(two_regimes_two_conclusions),
+        TEST(goodput_is_taken_at_each_ones_best_rate),
         TEST(a_missing_slice_fails),
         TEST(an_unfinished_run_is_not_data),
         TEST(different_items_are_refused),
