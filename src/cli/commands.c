@@ -13,14 +13,15 @@ extern const nw_command nw_cmd_doctor;
 extern const nw_command nw_cmd_generate;
 extern const nw_command nw_cmd_help;
 extern const nw_command nw_cmd_quantize;
+extern const nw_command nw_cmd_report;
 extern const nw_command nw_cmd_serve;
 extern const nw_command nw_cmd_tokenize;
 extern const nw_command nw_cmd_verify;
 
 static const nw_command *const commands[] = {
-    &nw_cmd_bench,  &nw_cmd_completion, &nw_cmd_convert, &nw_cmd_decide,
-    &nw_cmd_doctor, &nw_cmd_generate,   &nw_cmd_help,    &nw_cmd_quantize,
-    &nw_cmd_serve,  &nw_cmd_tokenize,   &nw_cmd_verify,
+    &nw_cmd_bench,  &nw_cmd_completion, &nw_cmd_convert,  &nw_cmd_decide,
+    &nw_cmd_doctor, &nw_cmd_generate,   &nw_cmd_help,     &nw_cmd_quantize,
+    &nw_cmd_report, &nw_cmd_serve,      &nw_cmd_tokenize, &nw_cmd_verify,
 };
 
 const nw_command *const *nw_commands(size_t *n)
