@@ -32,8 +32,8 @@ void nw_child_option(nw_child_args *a, const char *name, const char *value)
     }
 }
 
-/* The child starts with default signal dispositions and an open file `log` as its stdout. */
-static int spawn(const nw_child_args *a, const char *log, pid_t *pid)
+/* The child starts with default signal dispositions and an open file `out` as its stdout. */
+static int spawn(const nw_child_args *a, const char *out, pid_t *pid)
 {
     union {
         const char *const *from;
@@ -50,8 +50,11 @@ static int spawn(const nw_child_args *a, const char *log, pid_t *pid)
     (void)posix_spawnattr_init(&attr);
     (void)posix_spawnattr_setsigdefault(&attr, &defaults);
     (void)posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF);
-    int rc = posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, log,
+    int rc = 0;
+    if (out != NULL) {
+        rc = posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, out,
                                               O_WRONLY | O_CREAT | O_APPEND, 0666);
+    }
     if (rc == 0) {
         rc = posix_spawn(pid, "/proc/self/exe", &files, &attr, argv.to, environ);
     }
@@ -60,11 +63,11 @@ static int spawn(const nw_child_args *a, const char *log, pid_t *pid)
     return rc;
 }
 
-nw_status nw_child_run(const nw_child_args *a, const char *log, int *exit_code, nw_error *err)
+nw_status nw_child_run(const nw_child_args *a, const char *out, int *exit_code, nw_error *err)
 {
     pid_t pid = 0;
     int how = 0;
-    const int rc = spawn(a, log, &pid);
+    const int rc = spawn(a, out, &pid);
 
     if (rc != 0) {
         return nw_fail(err, NW_E_IO, "narrow %s: cannot start it: %s", a->argv[1], strerror(rc));
@@ -84,8 +87,8 @@ nw_status nw_child_run(const nw_child_args *a, const char *log, int *exit_code, 
         return nw_fail(err, NW_E_CANCELLED, "narrow %s: stopped", a->argv[1]);
     }
     if (WIFSIGNALED(how)) {
-        return nw_fail(err, NW_E_IO, "narrow %s: ended by signal %d (%s); see %s", a->argv[1],
-                       WTERMSIG(how), strsignal(WTERMSIG(how)), log);
+        return nw_fail(err, NW_E_IO, "narrow %s: ended by signal %d (%s)", a->argv[1],
+                       WTERMSIG(how), strsignal(WTERMSIG(how)));
     }
     *exit_code = WEXITSTATUS(how);
     return NW_OK;

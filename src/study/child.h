@@ -15,11 +15,11 @@ typedef struct {
 void nw_child_arg(nw_child_args *a, const char *arg); /* borrowed; asserts that it fits */
 void nw_child_option(nw_child_args *a, const char *name, const char *value); /* NULL: left out */
 
-/* Runs `narrow ARGS...` and waits. stdout goes to the file `log` (appended), stderr stays the
- * caller's, so that progress is seen. *exit_code is the child's. ^C reaches the child through the
+/* Runs `narrow ARGS...` and waits. stdout goes to the file `out` (appended), or stays the
+ * caller's where that is NULL; stderr stays the caller's, so that progress is seen. *exit_code is the child's. ^C reaches the child through the
  * terminal's process group; it is then waited for, and the result is NW_E_CANCELLED. A child ended
  * by a signal is NW_E_IO naming it. */
-NW_MUST_USE nw_status nw_child_run(const nw_child_args *a, const char *log, int *exit_code,
+NW_MUST_USE nw_status nw_child_run(const nw_child_args *a, const char *out, int *exit_code,
                                    nw_error *err);
 
 #endif

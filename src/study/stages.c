@@ -1,0 +1,281 @@
+/* Making artifacts, asking for quality, deciding, reporting: everything but the speed stages
+ * (stages_speed.c). SPDX-License-Identifier: Apache-2.0 */
+#include "study/stages.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "artifact/artifact.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "record/record.h"
+#include "study/stages_parts.h"
+#include "target/target.h"
+
+enum { EXIT_GATES = 1, EXIT_REFUSED = 3 };
+
+nw_status nw_stage_child(nw_stages *st, const nw_child_args *args, const char *what,
+                         const char *out, int *exit_code, nw_error *err)
+{
+    const double start = nw_now_s();
+
+    st->step++;
+    nw_log(NW_LOG_INFO, "[%u/%u] %s", st->step, st->n_steps, what);
+    if (nw_child_run(args, out, exit_code, err) != NW_OK) {
+        return err->code;
+    }
+    nw_log(NW_LOG_INFO, "[%u/%u] %s: %.1f s", st->step, st->n_steps, what, nw_now_s() - start);
+    return NW_OK;
+}
+
+nw_status nw_stage_must(nw_stages *st, const nw_child_args *args, const char *what, nw_error *err)
+{
+    int code = 0;
+
+    if (nw_stage_child(st, args, what, st->log, &code, err) != NW_OK) {
+        return err->code;
+    }
+    return code == 0 ? NW_OK
+                     : nw_fail(err, NW_E_IO, "%s: narrow %s ended with exit code %d", what,
+                               args->argv[1], code);
+}
+
+void nw_stage_engine_options(const nw_stages *st, size_t i, nw_child_args *a)
+{
+    const nw_study_candidate *c = &st->study.candidates[i];
+
+    nw_child_option(a, "--kv", c->kv);
+    nw_child_option(a, "--act", c->act);
+    nw_child_option(a, "--record", st->record);
+    nw_child_option(a, "--candidate", c->name);
+}
+
+/* An artifact of this recipe, made from this model, that is whole as far as its manifest says. */
+static bool is_made(const char *path, const char *recipe, const nw_digest *model)
+{
+    nw_manifest m = {.version = 0};
+    nw_error ignored = {.code = NW_OK};
+    char *file = nw_path_join(path, "manifest.json");
+    const bool made = file != NULL && nw_file_exists(file) &&
+                      nw_manifest_load(file, &m, &ignored) == NW_OK &&
+                      strcmp(m.recipe_name, recipe) == 0 && strcmp(m.source.hex, model->hex) == 0;
+
+    nw_manifest_release(&m);
+    free(file);
+    return made;
+}
+
+static nw_status model_digest(const char *path, nw_digest *out, nw_error *err)
+{
+    nw_checkpoint *c = NULL;
+    nw_status st = nw_checkpoint_open(path, &c, err);
+
+    st = st == NW_OK ? nw_checkpoint_digest(c, out, err) : st;
+    nw_checkpoint_close(c);
+    return st;
+}
+
+nw_status nw_stage_quantize(nw_stages *st, size_t i, nw_error *err)
+{
+    const nw_study_candidate *c = &st->study.candidates[i];
+    nw_child_args args = {.n = 0};
+    nw_digest model;
+    char folder[128];
+    char what[160];
+    int code = 0;
+
+    if (c->artifact != NULL) {
+        st->artifact[i] = strdup(c->artifact);
+        return st->artifact[i] != NULL ? NW_OK : nw_fail(err, NW_E_NOMEM, "%s: no memory", c->name);
+    }
+    (void)snprintf(folder, sizeof folder, "artifacts/%s", c->name);
+    char *path = nw_path_join(st->study.work, folder);
+    if (path == NULL || model_digest(st->study.model, &model, err) != NW_OK) {
+        free(path);
+        return path == NULL ? nw_fail(err, NW_E_NOMEM, "%s: no memory", c->name) : err->code;
+    }
+    st->artifact[i] = path;
+    if (is_made(path, c->recipe, &model)) {
+        st->step++;
+        return NW_OK;
+    }
+    nw_child_arg(&args, "quantize");
+    nw_child_arg(&args, st->study.model);
+    nw_child_option(&args, "--recipe", c->recipe);
+    nw_child_option(&args, "--out", path);
+    nw_child_arg(&args, "--replace");
+    (void)snprintf(what, sizeof what, "quantize %s", c->name);
+    if (nw_stage_child(st, &args, what, st->log, &code, err) != NW_OK) {
+        return err->code;
+    }
+    if (code != 0 && (i == 0 || code != EXIT_REFUSED)) {
+        return nw_fail(err, NW_E_IO, "%s: narrow quantize ended with exit code %d", what, code);
+    }
+    if (code != 0) {
+        nw_log(NW_LOG_WARN, "%s: the recipe does not fit this model; the study goes on without it",
+               c->name);
+        free(path);
+        st->artifact[i] = NULL;
+    }
+    return NW_OK;
+}
+
+nw_status nw_stage_quality(nw_stages *st, size_t i, nw_error *err)
+{
+    const nw_study *s = &st->study;
+    nw_child_args args = {.n = 0};
+    char n_ctx[16];
+    char windows[16];
+    char items[16];
+    char seed[16];
+    char stride[16];
+    char what[160];
+
+    (void)snprintf(n_ctx, sizeof n_ctx, "%u", s->quality.n_ctx);
+    (void)snprintf(stride, sizeof stride, "%u", s->quality.stride);
+    (void)snprintf(windows, sizeof windows, "%u", s->quality.windows);
+    (void)snprintf(items, sizeof items, "%u", s->quality.items);
+    (void)snprintf(seed, sizeof seed, "%u", s->quality.seed);
+    nw_child_arg(&args, "eval");
+    nw_child_arg(&args, st->artifact[i]);
+    nw_child_option(&args, "--role", i == 0 ? "baseline" : "candidate");
+    const bool url = nw_target_spec_is_url(st->artifact[i]);
+    if (s->quality.text != NULL && !url) {
+        nw_child_option(&args, "--layer", "perplexity");
+        nw_child_option(&args, "--baseline", st->artifact[0]);
+        nw_child_option(&args, "--text", s->quality.text);
+        nw_child_option(&args, "--context", n_ctx);
+        nw_child_option(&args, "--stride", stride);
+        nw_child_option(&args, "--chunks", windows);
+    }
+    if (s->quality.choice != NULL && !url) {
+        nw_child_option(&args, "--layer", "choice");
+        nw_child_option(&args, "--choice", s->quality.choice);
+    }
+    if (s->quality.generate != NULL) {
+        nw_child_option(&args, "--layer", "generate");
+        nw_child_option(&args, "--generate", s->quality.generate);
+    }
+    nw_child_option(&args, "--items", items);
+    nw_child_option(&args, "--seed", seed);
+    nw_stage_engine_options(st, i, &args);
+    (void)snprintf(what, sizeof what, "quality of %s", s->candidates[i].name);
+    return nw_stage_must(st, &args, what, err);
+}
+
+/* A candidate with a FAIL at a gate that is not advisory, under the newest policy of the record. */
+static nw_status read_rejected(nw_stages *st, nw_error *err)
+{
+    nw_record *record = NULL;
+    nw_arena arena = {.head = NULL};
+    nw_rec_policy *policies = NULL;
+    nw_rec_verdict *rows = NULL;
+    size_t n = 0;
+    nw_status status = nw_record_open(st->record, NW_RECORD_READ, &record, err);
+
+    status = status == NW_OK ? nw_record_policies(record, &arena, &policies, &n, err) : status;
+    if (status == NW_OK && n > 0) {
+        status = nw_record_verdicts(record, policies[0].policy_hash, &arena, &rows, &n, err);
+    }
+    for (size_t k = 0; rows != NULL && k < n && status == NW_OK; k++) {
+        for (size_t i = 1; i < st->study.n_candidates; i++) {
+            st->rejected[i] =
+                st->rejected[i] || (!rows[k].advisory && strcmp(rows[k].verdict, "FAIL") == 0 &&
+                                    strcmp(rows[k].candidate, st->study.candidates[i].name) == 0);
+        }
+    }
+    nw_record_close(record);
+    nw_arena_release(&arena);
+    return status;
+}
+
+nw_status nw_stage_decide(nw_stages *st, bool early, nw_error *err)
+{
+    nw_child_args args = {.n = 0};
+    int code = 0;
+
+    nw_child_arg(&args, "decide");
+    nw_child_arg(&args, st->record);
+    nw_child_option(&args, "--policy", st->study.policy);
+    if (nw_stage_child(st, &args, early ? "quality gates" : "decide", early ? st->log : NULL, &code,
+                       err) != NW_OK) {
+        return err->code;
+    }
+    if (code > EXIT_GATES) {
+        return nw_fail(err, NW_E_IO, "decide: narrow decide ended with exit code %d", code);
+    }
+    return early ? read_rejected(st, err) : NW_OK;
+}
+
+nw_status nw_stage_report(nw_stages *st, nw_error *err)
+{
+    nw_child_args args = {.n = 0};
+
+    nw_child_arg(&args, "report");
+    nw_child_arg(&args, st->record);
+    nw_child_option(&args, "--out", st->report);
+    nw_child_option(&args, "--title", st->study.name);
+    return nw_stage_must(st, &args, "report", err);
+}
+
+static char *in_work(const nw_stages *st, const char *name)
+{
+    return nw_path_join(st->study.work, name);
+}
+
+static nw_status check_inputs(const nw_stages *st, nw_error *err)
+{
+    const nw_study *s = &st->study;
+
+    for (size_t i = 0; i < s->n_candidates; i++) {
+        if (s->candidates[i].recipe != NULL && s->model == NULL) {
+            return nw_fail(err, NW_E_USAGE,
+                           "%s: '%s' is made by a recipe, but there is no model:", s->path,
+                           s->candidates[i].name);
+        }
+    }
+    if (s->model != NULL && !nw_file_exists(s->model) && !nw_file_is_dir(s->model)) {
+        return nw_fail(err, NW_E_IO, "%s: model %s is not there", s->path, s->model);
+    }
+    if (s->quality.text != NULL && !nw_file_exists(s->quality.text)) {
+        return nw_fail(err, NW_E_IO, "%s: text %s is not there", s->path, s->quality.text);
+    }
+    return NW_OK;
+}
+
+nw_status nw_stages_open(nw_stages *st, nw_error *err)
+{
+    nw_study *s = &st->study;
+
+    if (s->work == NULL) {
+        return nw_fail(err, NW_E_USAGE, "%s: no work: folder", s->path);
+    }
+    if (check_inputs(st, err) != NW_OK) {
+        return err->code;
+    }
+    st->record = in_work(st, "study.db");
+    st->log = in_work(st, "study.log");
+    st->report = in_work(st, "report.html");
+    char *artifacts = in_work(st, "artifacts");
+    nw_status status = artifacts == NULL || st->report == NULL || st->log == NULL
+                           ? nw_fail(err, NW_E_NOMEM, "%s: no memory", s->path)
+                           : nw_file_mkdirs(artifacts, err);
+    free(artifacts);
+    return status;
+}
+
+void nw_stages_close(nw_stages *st)
+{
+    for (size_t i = 0; i < NW_STUDY_MAX_CANDIDATES; i++) {
+        free(st->artifact[i]);
+    }
+    for (size_t i = 0; i < NW_STUDY_MAX_RATES; i++) {
+        free(st->arrivals[i]);
+    }
+    free(st->record);
+    free(st->log);
+    free(st->report);
+    nw_study_release(&st->study);
+}

@@ -1,0 +1,34 @@
+/* The stages of a study, each one command line of narrow. Internal to study.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef NW_STUDY_STAGES_H
+#define NW_STUDY_STAGES_H
+
+#include "study/file.h"
+
+typedef struct {
+    nw_study study; /* with the overrides applied */
+    bool stop_at_gate;
+    char *record, *log, *report;             /* paths, owned */
+    char *artifact[NW_STUDY_MAX_CANDIDATES]; /* what is measured; owned; NULL: dropped */
+    char *arrivals[NW_STUDY_MAX_RATES];      /* arrival files, owned */
+    bool rejected[NW_STUDY_MAX_CANDIDATES];  /* by a quality gate; set by an early decide */
+    unsigned step, n_steps;                  /* for "[3/14]" */
+} nw_stages;
+
+/* Folders, paths, and a look at every input before work begins. */
+NW_MUST_USE nw_status nw_stages_open(nw_stages *st, nw_error *err);
+void nw_stages_close(nw_stages *st);
+
+/* Makes the artifact of candidate i where it is not there already. A recipe that does not fit the
+ * model drops the candidate, with a warning; the baseline's is an error. */
+NW_MUST_USE nw_status nw_stage_quantize(nw_stages *st, size_t i, nw_error *err);
+NW_MUST_USE nw_status nw_stage_quality(nw_stages *st, size_t i, nw_error *err);
+NW_MUST_USE nw_status nw_stage_batch1(nw_stages *st, size_t i, nw_error *err);
+/* Makes the arrival files from the baseline's measured capacity, once. */
+NW_MUST_USE nw_status nw_stage_arrivals(nw_stages *st, nw_error *err);
+NW_MUST_USE nw_status nw_stage_load(nw_stages *st, size_t i, nw_error *err);
+/* Gates, frontier, recommendation, on stdout; early (before speed): to the log, and sets rejected. */
+NW_MUST_USE nw_status nw_stage_decide(nw_stages *st, bool early, nw_error *err);
+NW_MUST_USE nw_status nw_stage_report(nw_stages *st, nw_error *err);
+
+#endif
