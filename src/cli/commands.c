@@ -5,23 +5,32 @@
 
 #include "cli/command.h"
 
-extern const nw_command nw_cmd_bench;
-extern const nw_command nw_cmd_completion;
-extern const nw_command nw_cmd_convert;
-extern const nw_command nw_cmd_decide;
-extern const nw_command nw_cmd_doctor;
-extern const nw_command nw_cmd_generate;
-extern const nw_command nw_cmd_help;
-extern const nw_command nw_cmd_quantize;
-extern const nw_command nw_cmd_report;
-extern const nw_command nw_cmd_serve;
-extern const nw_command nw_cmd_tokenize;
-extern const nw_command nw_cmd_verify;
+#define NW_COMMAND_MAP(X) \
+    X(bench)              \
+    X(completion)         \
+    X(convert)            \
+    X(decide)             \
+    X(doctor)             \
+    X(eval)               \
+    X(generate)           \
+    X(help)               \
+    X(inspect)            \
+    X(quantize)           \
+    X(report)             \
+    X(serve)              \
+    X(study)              \
+    X(tokenize)           \
+    X(verify)
 
+#define NW_COMMAND_DECLARE(name) extern const nw_command nw_cmd_##name;
+NW_COMMAND_MAP(NW_COMMAND_DECLARE)
+#undef NW_COMMAND_DECLARE
+
+/* Sorted by name. */
 static const nw_command *const commands[] = {
-    &nw_cmd_bench,  &nw_cmd_completion, &nw_cmd_convert,  &nw_cmd_decide,
-    &nw_cmd_doctor, &nw_cmd_generate,   &nw_cmd_help,     &nw_cmd_quantize,
-    &nw_cmd_report, &nw_cmd_serve,      &nw_cmd_tokenize, &nw_cmd_verify,
+#define NW_COMMAND_ROW(name) &nw_cmd_##name,
+    NW_COMMAND_MAP(NW_COMMAND_ROW)
+#undef NW_COMMAND_ROW
 };
 
 const nw_command *const *nw_commands(size_t *n)

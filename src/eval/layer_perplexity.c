@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "artifact/artifact.h"
 #include "base/hash.h"
 #include "eval/perplexity.h"
 #include "eval/session.h"

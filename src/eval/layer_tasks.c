@@ -10,6 +10,7 @@
 #include "eval/generate.h"
 #include "eval/session.h"
 #include "eval/summary.h"
+#include "model/tokenizer.h"
 
 enum { NAME_MAX_BYTES = 256, PARALLEL = 16, GENERATE_CTX = 4096 };
 

@@ -377,32 +377,48 @@ static nw_status read_tensors(nw_gguf_shard *s, cursor *c, uint64_t n, size_t al
                               : NW_OK;
 }
 
-/* The infos are sound and offsets are running sums; here they meet the data that is really there.
- * The padding after the last tensor may be missing, as writers leave it out. */
-static nw_status place_tensors(nw_gguf_shard *s, const cursor *c, size_t align, nw_error *err)
+static size_t padded(size_t n_bytes, size_t align)
 {
-    const size_t pad = (align - offset_of(c) % align) % align;
-    const uint8_t *data = c->p;
-    size_t have = 0;
+    return n_bytes +
+           (align - n_bytes % align) % align; /* sums of these were checked by read_info */
+}
+
+/* Where the data of the last tensor ends. The padding after it may be missing: writers leave it
+ * out. */
+static size_t data_end(const nw_gguf_shard *s, size_t align)
+{
+    size_t end = 0;
     size_t at = 0;
 
-    if (pad <= c->left) {
-        data += pad;
-        have = c->left - pad;
+    for (size_t i = 0; i < s->n_tensors; i++) {
+        const size_t n = s->tensors[i].n_bytes;
+        end = n > 0 ? at + n : end;
+        at += padded(n, align);
     }
+    return end;
+}
+
+/* The infos are sound and offsets are running sums; here they meet the data that is really there. */
+static nw_status place_tensors(nw_gguf_shard *s, const cursor *c, size_t align, nw_error *err)
+{
+    const size_t pad = padded(offset_of(c), align) - offset_of(c);
+    const size_t have = pad <= c->left ? c->left - pad : 0;
+    const size_t end = data_end(s, align);
+    size_t at = 0;
+
     for (size_t i = 0; i < s->n_tensors; i++) {
         nw_gguf_tensor *t = &s->tensors[i];
         t->name = nw_names_at(&s->tensor_names, i);
         if (t->n_bytes > 0 && (at > have || t->n_bytes > have - at)) {
             char shown[SHOW];
             return nw_fail(err, NW_E_FORMAT,
-                           "%s: tensor '%s' is cut off: its data ends at byte %zu of the data "
-                           "section, which has %zu; %zu bytes are missing",
+                           "%s: tensor '%s' is cut off: the data section needs %zu bytes and has "
+                           "%zu, %zu bytes are missing",
                            s->path, nw_name_show(t->name, strlen(t->name), shown, sizeof shown),
-                           at + t->n_bytes, have, at + t->n_bytes - have);
+                           end, have, end - have);
         }
-        t->data = t->n_bytes > 0 ? data + at : NULL;
-        at += t->n_bytes + (align - t->n_bytes % align) % align; /* checked by read_info */
+        t->data = t->n_bytes > 0 ? c->p + pad + at : NULL;
+        at += padded(t->n_bytes, align);
     }
     return NW_OK;
 }

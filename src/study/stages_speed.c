@@ -85,11 +85,10 @@ static nw_status measure_capacity(nw_stages *st, const char *json, nw_error *err
     char seqs[16];
     int code = 0;
     char *csv = nw_path_join(s->work, "burst.csv");
-    nw_status status = csv == NULL
-                           ? nw_fail(err, NW_E_NOMEM, "no memory")
-                           : write_arrivals(s, csv, NW_ARRIVE_CONSTANT, BURST_RATE,
-                                            BURST_PER_SEQ * (size_t)s->load.max_seqs,
-                                            s->quality.seed, err);
+    nw_status status = csv == NULL ? nw_fail(err, NW_E_NOMEM, "no memory")
+                                   : write_arrivals(s, csv, NW_ARRIVE_CONSTANT, BURST_RATE,
+                                                    BURST_PER_SEQ * (size_t)s->load.max_seqs,
+                                                    s->quality.seed, err);
 
     put_u32(seqs, s->load.max_seqs);
     nw_child_arg(&args, "bench");

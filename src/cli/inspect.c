@@ -1,0 +1,206 @@
+/* Collects the facts of `narrow inspect`: see inspect.h.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "cli/inspect.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "artifact/artifact.h"
+#include "base/file.h"
+#include "model/tokenizer.h"
+
+double nw_inspect_bits(uint64_t n_bytes, uint64_t n_params)
+{
+    return n_params > 0 ? 8.0 * (double)n_bytes / (double)n_params : 0;
+}
+
+void nw_inspection_release(nw_inspection *m)
+{
+    for (size_t i = 0; i < m->n_tensors; i++) {
+        free(m->tensors[i].name);
+        free(m->tensors[i].source);
+    }
+    free(m->tensors);
+    free(m->formats);
+    *m = (nw_inspection){0};
+}
+
+static nw_status no_memory(const nw_inspection *m, nw_error *err)
+{
+    return nw_fail(err, NW_E_NOMEM, "%s: no memory for the list of its tensors", m->path);
+}
+
+/* Room for n tensors and as many formats. */
+static bool reserve(nw_inspection *m, size_t n)
+{
+    m->tensors = calloc(n + 1, sizeof *m->tensors);
+    m->formats = calloc(n + 1, sizeof *m->formats);
+    return m->tensors != NULL && m->formats != NULL;
+}
+
+/* Adds the tensor at the end, whose fields are set, to the sums; false without its name. */
+static bool count(nw_inspection *m)
+{
+    const nw_inspect_tensor *t = &m->tensors[m->n_tensors++];
+    const uint64_t n_params = (uint64_t)t->n_rows * t->n_cols;
+    size_t i = 0;
+
+    while (i < m->n_formats && strcmp(m->formats[i].format, t->format) != 0) {
+        i++;
+    }
+    m->n_formats += i == m->n_formats ? 1 : 0;
+    m->formats[i].format = t->format;
+    m->formats[i].n_tensors++;
+    m->formats[i].n_params += n_params;
+    m->formats[i].n_bytes += t->n_bytes;
+    m->n_params += n_params;
+    m->n_bytes += t->n_bytes;
+    return t->name != NULL;
+}
+
+static nw_status file_size(const char *path, uint64_t *sum, nw_error *err)
+{
+    nw_file f = {0};
+    const nw_status st = nw_file_map(path, &f, err);
+
+    if (st == NW_OK) {
+        *sum += f.size;
+        nw_file_unmap(&f);
+    }
+    return st;
+}
+
+static nw_status collect_tensors(const nw_checkpoint *c, nw_inspection *m, nw_error *err)
+{
+    if (!reserve(m, nw_checkpoint_n_tensors(c))) {
+        return no_memory(m, err);
+    }
+    for (size_t i = 0; i < nw_checkpoint_n_tensors(c); i++) {
+        const nw_ckpt_tensor *t = nw_checkpoint_at(c, i);
+        nw_inspect_tensor *to = &m->tensors[i];
+        *to = (nw_inspect_tensor){.name = strdup(t->name),
+                                  .role = t->role,
+                                  .layer = t->layer,
+                                  .n_rows = t->n_rows,
+                                  .n_cols = t->n_cols,
+                                  .n_bytes = (uint64_t)t->row_bytes * t->n_rows};
+        to->source = strcmp(t->source, t->name) != 0 ? strdup(t->source) : NULL;
+        (void)snprintf(to->format, sizeof to->format, "%s", nw_format_get(t->format)->name);
+        if (!count(m)) {
+            return no_memory(m, err);
+        }
+    }
+    return NW_OK;
+}
+
+static nw_status inspect_checkpoint(const char *path, nw_inspection *m, nw_error *err)
+{
+    nw_checkpoint *c = NULL;
+    nw_status st = nw_checkpoint_open(path, &c, err);
+
+    if (st != NW_OK) {
+        return st;
+    }
+    m->kind = nw_ckpt_kind_name(nw_checkpoint_kind(c));
+    m->config = *nw_checkpoint_config(c);
+    m->n_ignored = nw_checkpoint_n_ignored(c);
+    m->n_files = nw_checkpoint_n_files(c);
+    st = collect_tensors(c, m, err);
+    for (uint32_t i = 0; i < m->n_files && st == NW_OK; i++) {
+        st = file_size(nw_checkpoint_file(c, i), &m->file_bytes, err);
+    }
+    if (st == NW_OK) {
+        st = nw_checkpoint_digest(c, &m->hash, err);
+    }
+    nw_checkpoint_close(c);
+    return st;
+}
+
+static nw_status collect_manifest(const nw_manifest *from, nw_inspection *m, nw_error *err)
+{
+    if (!reserve(m, from->n_tensors)) {
+        return no_memory(m, err);
+    }
+    for (size_t i = 0; i < from->n_tensors; i++) {
+        const nw_manifest_tensor *t = &from->tensors[i];
+        nw_inspect_tensor *to = &m->tensors[i];
+        *to = (nw_inspect_tensor){.name = strdup(t->name),
+                                  .role = t->role,
+                                  .layer = t->layer,
+                                  .n_rows = t->n_rows,
+                                  .n_cols = t->n_cols,
+                                  .n_bytes = t->n_bytes};
+        if (t->is_vector) {
+            (void)snprintf(to->format, sizeof to->format, "f32 vector");
+        } else {
+            (void)nw_panel_name(t->type, to->format);
+        }
+        if (!count(m)) {
+            return no_memory(m, err);
+        }
+    }
+    m->hash = from->hash;
+    (void)snprintf(m->recipe, sizeof m->recipe, "%s", from->recipe_name);
+    (void)snprintf(m->note, sizeof m->note, "%s", from->note);
+    return NW_OK;
+}
+
+/* The folder's manifest and config; its weights are not read. */
+static nw_status inspect_artifact(const char *path, nw_inspection *m, nw_error *err)
+{
+    nw_manifest manifest = {0};
+    char *json = nw_path_join(path, "manifest.json");
+    char *weights = nw_path_join(path, "model.safetensors");
+    nw_status st = json != NULL && weights != NULL ? NW_OK : no_memory(m, err);
+
+    m->kind = "artifact";
+    m->n_files = 1;
+    if (st == NW_OK) {
+        st = nw_manifest_load(json, &manifest, err);
+    }
+    if (st == NW_OK) {
+        st = collect_manifest(&manifest, m, err);
+    }
+    if (st == NW_OK) {
+        st = nw_config_load(path, &m->config, err);
+    }
+    if (st == NW_OK) {
+        st = file_size(weights, &m->file_bytes, err);
+    }
+    nw_manifest_release(&manifest);
+    free(json);
+    free(weights);
+    return st;
+}
+
+/* A model without a tokenizer is worth looking at too. */
+static void inspect_tokenizer(nw_inspection *m)
+{
+    nw_tokenizer *tok = NULL;
+    nw_error err = {0};
+
+    if (nw_tokenizer_open(m->path, &tok, &err) != NW_OK) {
+        (void)snprintf(m->tokenizer_why, sizeof m->tokenizer_why, "%s", err.message);
+        return;
+    }
+    (void)snprintf(m->tokenizer, sizeof m->tokenizer, "%s", nw_tokenizer_kind(tok));
+    m->n_tokens = nw_tokenizer_size(tok);
+    m->has_template = nw_tokenizer_chat_template(tok) != NULL;
+    nw_tokenizer_close(tok);
+}
+
+nw_status nw_inspect(const char *path, nw_inspection *out, nw_error *err)
+{
+    nw_inspection m = {.path = path};
+    const nw_status st = nw_artifact_is_native(path) ? inspect_artifact(path, &m, err)
+                                                     : inspect_checkpoint(path, &m, err);
+
+    if (st != NW_OK) {
+        nw_inspection_release(&m);
+        return st;
+    }
+    inspect_tokenizer(&m);
+    *out = m;
+    return NW_OK;
+}
