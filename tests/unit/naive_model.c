@@ -107,7 +107,7 @@ static void attend_head(const naive *m, bool global, const double *q, const doub
     const size_t window = global || c->sliding_window == 0 ? t + 1 : c->sliding_window;
     const size_t first = t + 1 > window ? t + 1 - window : 0;
     double *p = doubles(t + 1);
-    double max = -INFINITY;
+    double max = -HUGE_VAL;
     double sum = 0;
 
     for (size_t j = first; j <= t; j++) {
