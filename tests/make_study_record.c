@@ -26,6 +26,7 @@ int main(int argc, char **argv)
                                    has(argc, argv, "hostile") ? "<script>alert(1)</script>" : NULL,
                                .hostile = has(argc, argv, "hostile") != 0,
                                .decided = !has(argc, argv, "undecided"),
+                               .n_items = has(argc, argv, "small") ? 48 : 600,
                                .n_micro = has(argc, argv, "small") ? 30 : 310,
                                .n_load = has(argc, argv, "small") ? 40 : 310};
     nw_study_record_make(argv[1], &o);

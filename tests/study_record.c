@@ -122,17 +122,18 @@ static void put_tokens(maker *m, size_t c)
 static void put_items(maker *m, size_t c)
 {
     static const char *const kinds[] = {"addition", "copy", "lookup"};
+    const size_t n = m->o->n_items > 0 ? m->o->n_items : N_ITEMS;
     nw_rng task;
     const int64_t id = begin(m, c, "quality", "generate:assistant", "gen", "items");
 
     task = nw_rng_seed(98);
-    for (size_t i = 0; i < N_ITEMS; i++) {
+    for (size_t i = 0; i < n; i++) {
         char name[32];
         char cluster[32];
         char text[96];
         const bool right = nw_rng_unit(&task) < 0.7;
         const bool flip = nw_rng_unit(&m->rng) < looks[c].flips;
-        (void)snprintf(name, sizeof name, "item-%03zu", i);
+        (void)snprintf(name, sizeof name, "item-%04zu", i);
         (void)snprintf(cluster, sizeof cluster, "%s/%zu", kinds[i % 3], i / 3);
         (void)snprintf(text, sizeof text, "%s%zu%s",
                        m->o->hostile ? "]]> \"quoted\" 'single' & <b onclick=x> "

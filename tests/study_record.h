@@ -11,6 +11,7 @@ typedef struct {
     bool hostile;           /* outputs, notes and errors hold markup */
     bool decided;           /* policy, verdicts and decisions too, as decide would leave them */
     size_t n_micro, n_load; /* requests at batch 1, of a load run */
+    size_t n_items;         /* of the task suite; 0: 48 */
 } nw_study_record;
 
 /* Ends the test program where something fails. */

@@ -105,7 +105,7 @@ static json_t *x_axis(const char *field, const nw_strip_style *style)
     json_t *scale = style->log ? json_pack("{s:s}", "type", "log")
                                : json_pack("{s:b, s:b}", "zero", 1, "nice", 1);
     return json_pack("{s:s, s:s, s:s, s:o, s:{s:i, s:s}}", "field", field, "type", "quantitative",
-                     "title", style->title, "scale", scale, "axis", "tickCount", 5, "format", "~g");
+                     "title", style->title, "scale", scale, "axis", "tickCount", 5, "format", "~r");
 }
 
 /* A layer over data `values` with one mark; from `lo` to `hi` where hi is given. */

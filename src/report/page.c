@@ -169,10 +169,11 @@ static void write_masthead(const nw_page *p)
                   f->n - (f->c[0].baseline ? 1 : 0), f->n == 2 ? "" : "s",
                   f->c[0].baseline ? f->c[0].row.name : "(none)");
     if (f->policy != NULL) {
-        (void)nw_html(
-            p->out, ", judged by the policy <strong>%s</strong> (<code>%s</code>) on %.*s %.*s UTC",
-            f->policy->name, nw_page_short(f->policy->policy_hash, hash), 10, f->policy->decided, 5,
-            after(f->policy->decided, 'T'));
+        (void)nw_html(p->out,
+                      ", judged by the policy <strong>%s</strong> (<code>%s</code>) on <span "
+                      "class=\"nb\">%.*s %.*s UTC</span>",
+                      f->policy->name, nw_page_short(f->policy->policy_hash, hash), 10,
+                      f->policy->decided, 5, after(f->policy->decided, 'T'));
     }
     (void)nw_html(p->out, ". Every figure is computed from the rows of <code>%s</code>.</p>\n",
                   p->record);

@@ -105,10 +105,14 @@ static void write_bar(const nw_page *p, const nw_rec_verdict *v, span s)
                   percent(lo, s), percent(hi, s) - percent(lo, s), percent(v->estimate, s));
 }
 
+/* As many as the larger bound has three digits. */
 static int decimals_of(const nw_rec_verdict *v)
 {
-    const double size = fmax(fabs(v->estimate), isnan(v->margin) ? 0 : v->margin);
-    return size >= 100 ? 0 : size >= 10 ? 1 : size >= 0.1 ? 2 : 4;
+    double size = fabs(v->estimate);
+
+    size = isnan(v->lo) ? size : fmax(size, fabs(v->lo));
+    size = isnan(v->hi) ? size : fmax(size, fabs(v->hi));
+    return size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : size >= 0.1 ? 3 : 4;
 }
 
 static bool is_change(const nw_rec_verdict *v)

@@ -172,8 +172,10 @@ static void write_point(const nw_page *p, const json_t *row)
     if (by != NULL) {
         (void)nw_html(p->out, "by %s, in %s%% of the draws", by,
                       nw_fixed(100 * number(row, "p_dominated"), 0, &a));
+    } else if (number(row, "p_frontier") >= 0.95) {
+        (void)nw_buf_puts(p->out, "no");
     } else if (json_is_true(json_object_get(row, "eligible"))) {
-        (void)nw_buf_puts(p->out, "not distinguishable from the best");
+        (void)nw_buf_puts(p->out, "not distinguishable");
     } else {
         (void)nw_buf_puts(p->out, NW_EN_DASH);
     }

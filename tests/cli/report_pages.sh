@@ -7,6 +7,8 @@ fi
 "$build/make_study_record" study.db small
 narrow report study.db -o page.html --title "Which format" --policy policyha --svg figures | sed 's/[0-9]* KiB/N KiB/'
 grep -c '<h1>Which format</h1>' page.html
+narrow report study.db -o again.html --title "Which format" --quiet >again
+cmp page.html again.html && echo "the same bytes twice"
 ls figures 2>/dev/null
 narrow report study.db --json | grep -c '"bytes"'
 NARROW_NODE=/nonexistent/node narrow report study.db -o bare.html --quiet | sed 's/[0-9]* KiB/N KiB/'

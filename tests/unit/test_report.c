@@ -284,6 +284,49 @@ static void goodput_equals_the_rows(void **state)
     nw_record_close(rec);
 }
 
+/* Dates of runs and the version differ from day to day: their digits become '#'. */
+static void blank_dates(char *page)
+{
+    for (char *at = strstr(page, "<td>20"); at != NULL; at = strstr(at + 1, "<td>20")) {
+        if (at[14] == 'T' && at[23] == 'Z') {
+            memset(at + 4, '#', 19);
+        }
+    }
+    for (char *at = strstr(page, "narrow " NW_VERSION); at != NULL;
+         at = strstr(at + 1, "narrow " NW_VERSION)) {
+        memset(at + 7, '#', strlen(NW_VERSION));
+    }
+}
+
+/* The whole page, byte for byte, without figures; NW_UPDATE_GOLDEN=1 writes it anew. */
+static void the_page_is_as_it_was(void **state)
+{
+    static const char path[] = NW_SOURCE_DIR "/tests/golden/report/small.html";
+    const char *update = getenv("NW_UPDATE_GOLDEN");
+    char *page = page_of(*state, &small, "A small study");
+    char *golden = NULL;
+    size_t n = 0;
+    nw_error err = {0};
+
+    blank_dates(page);
+    if (update != NULL && strcmp(update, "1") == 0 &&
+        nw_file_write(path, page, strlen(page), &err) != NW_OK) {
+        fail_msg("%s", err.message);
+    }
+    if (nw_file_read(path, 64 << 20, &golden, &n, &err) != NW_OK) {
+        fail_msg("%s", err.message);
+    }
+    for (size_t i = 0, line = 1; i <= n; i++) {
+        if (page[i] != golden[i]) {
+            fail_msg("%s:%zu: not as it was: '%.60s' is now '%.60s'", path, line, golden + i,
+                     page + i);
+        }
+        line += golden[i] == '\n';
+    }
+    free(golden);
+    free(page);
+}
+
 static void an_unknown_policy_is_refused(void **state)
 {
     const fixture *f = *state;
@@ -319,6 +362,7 @@ int main(void)
         TEST(latencies_equal_the_rows),
         TEST(perplexity_equals_the_rows),
         TEST(goodput_equals_the_rows),
+        TEST(the_page_is_as_it_was),
         TEST(an_unknown_policy_is_refused),
         TEST(labels_are_moved_apart),
     };
