@@ -8,15 +8,7 @@
 #include <string.h>
 
 #include "kernels/tile.h"
-
-#define NW_INLINE static inline __attribute__((always_inline))
-
-/* A loop over 0 .. n - 1 that is unrolled whole: n is a constant where the function is inlined. */
-#if defined(__clang__)
-#define NW_EACH(i, n) _Pragma("unroll") for (unsigned i = 0; i < (n); i++)
-#else
-#define NW_EACH(i, n) _Pragma("GCC unroll 24") for (unsigned i = 0; i < (n); i++)
-#endif
+#include "kernels/unroll.h"
 
 /* c += the sum over 4 of u8(w) * s8(a) in each lane. gcc 12 copies and spills accumulators around
  * the intrinsic (45 % of the instruction's peak against 98 %). */

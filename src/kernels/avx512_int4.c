@@ -400,8 +400,9 @@ static void a8_zp_4(const nw_tile *t, unsigned mr)
 void nw_avx512_linear_int4_a16(const nw_weight *w, const nw_act *a, uint32_t panel0,
                                uint32_t panel1, float *y, size_t ldy)
 {
-    static const nw_tile_width widths[2][3] = {{{4, a16_4}, {2, a16_2}, {1, a16_1}},
-                                               {{4, a16_zp_4}, {2, a16_zp_2}, {1, a16_zp_1}}};
+    static const nw_tile_width widths[2][3] = {
+        {{4, 1, a16_4}, {2, 6, a16_2}, {1, 6, a16_1}},
+        {{4, 1, a16_zp_4}, {2, 6, a16_zp_2}, {1, 6, a16_zp_1}}};
     const nw_tile_width *k = widths[w->type.zero_point];
     nw_linear_tiled(w, a, panel0, panel1, y, ldy, NULL, k, k + 1);
 }
@@ -409,8 +410,8 @@ void nw_avx512_linear_int4_a16(const nw_weight *w, const nw_act *a, uint32_t pan
 void nw_avx512_linear_int4_a8(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
                               float *y, size_t ldy)
 {
-    static const nw_tile_width widths[2][3] = {{{4, a8_4}, {2, a8_2}, {1, a8_1}},
-                                               {{4, a8_zp_4}, {2, a8_zp_2}, {1, a8_zp_1}}};
+    static const nw_tile_width widths[2][3] = {{{4, 1, a8_4}, {2, 4, a8_2}, {1, 4, a8_1}},
+                                               {{4, 1, a8_zp_4}, {2, 4, a8_zp_2}, {1, 4, a8_zp_1}}};
     const nw_tile_width *k = widths[w->type.zero_point];
     nw_linear_tiled(w, a, panel0, panel1, y, ldy, NULL, k, k + 1);
 }

@@ -229,14 +229,14 @@ static void a16_4(const nw_tile *t, unsigned mr)
 void nw_avx512_linear_int8_a8(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
                               float *y, size_t ldy)
 {
-    static const nw_tile_width widths[] = {{8, a8_8}, {4, a8_4}, {2, a8_2}, {1, a8_1}};
+    static const nw_tile_width widths[] = {{8, 1, a8_8}, {4, 6, a8_4}, {2, 6, a8_2}, {1, 6, a8_1}};
     nw_linear_tiled(w, a, panel0, panel1, y, ldy, NULL, widths, widths + 1);
 }
 
 void nw_avx512_linear_int8_a16(const nw_weight *w, const nw_act *a, uint32_t panel0,
                                uint32_t panel1, float *y, size_t ldy)
 {
-    static const nw_tile_width widths[] = {{4, a16_4}, {2, a16_2}, {1, a16_1}};
+    static const nw_tile_width widths[] = {{4, 1, a16_4}, {2, 6, a16_2}, {1, 6, a16_1}};
     byte_tables tables;
 
     fill_tables(&tables);

@@ -11,6 +11,7 @@
 static const nw_kernels *const tiers[] = {
 #if NW_HAVE_X86_KERNELS
     &nw_kernels_avx512,
+    &nw_kernels_avx2,
 #endif
     &nw_kernels_ref,
 };

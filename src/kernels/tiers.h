@@ -8,6 +8,7 @@
 extern const nw_kernels nw_kernels_ref;
 #if NW_HAVE_X86_KERNELS
 extern const nw_kernels nw_kernels_avx512;
+extern const nw_kernels nw_kernels_avx2;
 #endif
 
 #endif

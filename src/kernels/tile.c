@@ -10,7 +10,7 @@
 static void run_block(nw_tile *t, const nw_act *a, const nw_tile_width *width, float *y, bool more)
 {
     const uint32_t n = a->n_tokens;
-    const uint32_t n_tiles = (n + NW_TILE_TOKENS - 1) / NW_TILE_TOKENS;
+    const uint32_t n_tiles = (n + width->n_tokens - 1) / width->n_tokens;
     const uint32_t ahead = (width->n_panels + n_tiles - 1) / n_tiles;
 
     for (uint32_t i = 0; i < n_tiles; i++) {

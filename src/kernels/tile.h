@@ -7,7 +7,7 @@
 
 #include "kernels/act.h"
 
-#define NW_TILE_TOKENS 6u /* the most tokens of a tile */
+#define NW_TILE_TOKENS 6u /* the most tokens of any tile */
 
 typedef struct {
     nw_panel_type type;
@@ -29,7 +29,7 @@ typedef void (*nw_tile_fn)(const nw_tile *t, unsigned n_tokens);
 
 /* Tiles of one width. A list is ordered widest first and ends with a width of 1. */
 typedef struct {
-    unsigned n_panels;
+    uint32_t n_panels, n_tokens; /* n_tokens: the most of a tile */
     nw_tile_fn run;
 } nw_tile_width;
 
