@@ -21,6 +21,7 @@
 #define MEMORY_BYTES ((size_t)160 << 20) /* beyond any cache here */
 #define MAX_COLS     2048
 
+static volatile uint64_t sink; /* keeps the probe from being optimized away */
 static double seconds = 0.3;
 static const char *filter = "";
 
@@ -183,7 +184,6 @@ static timing time_linear(const nw_kernels *k, nw_weight w, const nw_act *a, flo
     const uint8_t *pool = w.data;
     size_t bytes = 0;
     timing best = {1e9, 1e9};
-    static volatile uint64_t sink;
     const double begin = cpu_s();
     int group = 1;
 
@@ -374,8 +374,9 @@ static void bench_ops(const nw_kernels *k)
     static float y[1536];
     static float z[1536];
     static _Alignas(64) uint8_t act[8192];
-    static _Alignas(64) uint8_t pages[2][64 * 64 * 4];
+    static _Alignas(64) uint8_t pages[2][64 * 64 * 4 + 256];
     const nw_kv_type kv = {NW_KV_BF16, NW_KV_BF16, 64};
+    const nw_kv_type kv8 = {NW_KV_INT8, NW_KV_INT8, 64};
     nw_rng rng = nw_rng_seed(4);
 
     for (size_t i = 0; i < 1536; i++) {
@@ -391,6 +392,7 @@ static void bench_ops(const nw_kernels *k)
     TIME_OP("act_pack bf16", 1536, k->act_pack(NW_ACT_BF16, x, 1536, 0, 1, 1536, act));
     TIME_OP("act_pack int8", 1536, k->act_pack(NW_ACT_INT8, x, 1536, 0, 1, 1536, act));
     TIME_OP("kv_put bf16", 128, k->kv_put(&kv, 5, x, y, pages[0], pages[1]));
+    TIME_OP("kv_put int8", 128, k->kv_put(&kv8, 5, x, y, pages[0], pages[1]));
 }
 
 int main(int argc, char **argv)

@@ -4,8 +4,8 @@
 #ifndef NW_KERNELS_ATTN_TILE_H
 #define NW_KERNELS_ATTN_TILE_H
 
-#include "kernels/act.h"
 #include "kernels/kv_page.h"
+#include "kernels/tile.h"
 
 /* Keys [j0, j1) of one page are visible to a row. */
 typedef struct {

@@ -8,7 +8,6 @@
 
 #include "kernels/attn_tile.h"
 #include "kernels/tile.h"
-#include "kernels/unroll.h"
 
 /* The first n (>= 8: all) of 8 lanes. */
 NW_INLINE __m256i nw_lanes8(size_t n)

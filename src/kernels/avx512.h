@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "kernels/tile.h"
-#include "kernels/unroll.h"
 
 /* c += the sum over 4 of u8(w) * s8(a) in each lane. gcc 12 copies and spills accumulators around
  * the intrinsic (45 % of the instruction's peak against 98 %). */

@@ -238,10 +238,50 @@ static void put_v_bf16(uint32_t slot, const float *v, uint32_t d_head, uint8_t *
     }
 }
 
+/* INT8 page: a row of K is one dword a quad of columns, behind the 16 row scales; a column of V is
+ * one byte of every dword. Stored bytes are code ^ 0x80. */
+static void put_k_int8(uint32_t slot, const float *k, uint32_t d_head, uint8_t *page)
+{
+    const size_t panel = 64 + (size_t)(d_head + 3) / 4 * 64;
+    uint8_t *p = page + slot / NW_PANEL_ROWS * panel + slot % NW_PANEL_ROWS * 4;
+    float inv = 0;
+    const float scale = int8_scale(k, d_head, &inv);
+
+    memcpy(p, &scale, sizeof scale);
+    p += 64;
+    for (uint32_t d = 0; d < d_head; d += 16) {
+        const uint32_t quads = d_head - d < 16 ? (d_head - d + 3) / 4 : 4;
+        const __m512i c = int8_codes(k + d, lanes(d, d_head), _mm512_set1_ps(inv));
+        _Alignas(16) uint32_t quad[4];
+        _mm_store_si128((__m128i *)(void *)quad,
+                        _mm_xor_si128(_mm512_cvtepi32_epi8(c), _mm_set1_epi8((char)0x80)));
+        for (uint32_t j = 0; j < quads; j++, p += 64) {
+            memcpy(p, &quad[j], sizeof quad[j]);
+        }
+    }
+}
+
+static void put_v_int8(const nw_kv_type *kv, uint32_t slot, const float *v, uint8_t *page)
+{
+    const size_t panel = 64 + NW_KV_PAGE / 4 * 64;
+    const __mmask64 byte = (__mmask64)0x1111111111111111U << slot % 4;
+    uint8_t *p = page + 64 + (size_t)(slot / 4) * 64;
+    float inv = 0;
+    const float scale = int8_scale(v, kv->d_head, &inv);
+
+    memcpy(page + nw_kv_v_scales_at(kv) + slot * sizeof scale, &scale, sizeof scale);
+    for (uint32_t d = 0; d < kv->d_head; d += 16, p += panel) {
+        const __m512i c = int8_codes(v + d, lanes(d, kv->d_head), _mm512_set1_ps(inv));
+        const __m512i stored = _mm512_xor_si512(c, _mm512_set1_epi32(0x80));
+        const __m512i at = _mm512_sll_epi32(stored, _mm_cvtsi32_si128((int)(slot % 4 * 8)));
+        _mm512_storeu_si512(p, _mm512_mask_mov_epi8(_mm512_loadu_si512(p), byte, at));
+    }
+}
+
 void nw_avx512_kv_put(const nw_kv_type *kv, uint32_t slot, const float *k, const float *v,
                       uint8_t *k_page, uint8_t *v_page)
 {
-    if (kv->k != NW_KV_BF16 || kv->v != NW_KV_BF16) {
+    if (kv->k == NW_KV_F32 || kv->v == NW_KV_F32) { /* of tests and comparisons */
         nw_kv_put_plain(kv, slot, k, v, k_page, v_page);
         return;
     }
@@ -249,8 +289,16 @@ void nw_avx512_kv_put(const nw_kv_type *kv, uint32_t slot, const float *k, const
         nw_kv_clear_k(kv, k_page);
         nw_kv_clear_v(kv, v_page);
     }
-    put_k_bf16(slot, k, kv->d_head, k_page);
-    put_v_bf16(slot, v, kv->d_head, v_page);
+    if (kv->k == NW_KV_BF16) {
+        put_k_bf16(slot, k, kv->d_head, k_page);
+    } else {
+        put_k_int8(slot, k, kv->d_head, k_page);
+    }
+    if (kv->v == NW_KV_BF16) {
+        put_v_bf16(slot, v, kv->d_head, v_page);
+    } else {
+        put_v_int8(kv, slot, v, v_page);
+    }
 }
 
 /* ---- softmax of attention ---- */

@@ -31,6 +31,8 @@ void nw_linear_tiled(const nw_weight *w, const nw_act *a, uint32_t panel0, uint3
     size_t panel = 0;
     const bool fits = nw_panel_bytes(w->type, w->n_cols, &panel);
     const nw_tile_width *width = a->n_tokens == 1 ? one : many;
+    const uint32_t n_panels =
+        nw_panel_count(w->n_rows); /* whoever reads the next block, it helps */
     nw_tile t = {.type = w->type,
                  .n_cols = w->n_cols,
                  .w_stride = panel,
@@ -38,7 +40,7 @@ void nw_linear_tiled(const nw_weight *w, const nw_act *a, uint32_t panel0, uint3
                  .tables = tables,
                  .ldy = ldy};
 
-    assert(fits && a->n_cols == w->n_cols && panel1 <= nw_panel_count(w->n_rows));
+    assert(fits && a->n_cols == w->n_cols && panel1 <= n_panels);
     (void)fits;
     for (uint32_t p = panel0; p < panel1 && a->n_tokens > 0; p += width->n_panels) {
         while (width->n_panels > panel1 - p) {
@@ -46,6 +48,6 @@ void nw_linear_tiled(const nw_weight *w, const nw_act *a, uint32_t panel0, uint3
         }
         t.w = w->data + p * panel;
         t.n_rows = w->n_rows - p * NW_PANEL_ROWS;
-        run_block(&t, a, width, y + (size_t)p * NW_PANEL_ROWS, p + 2 * width->n_panels <= panel1);
+        run_block(&t, a, width, y + (size_t)p * NW_PANEL_ROWS, p + 2 * width->n_panels <= n_panels);
     }
 }

@@ -7,6 +7,16 @@
 
 #include "kernels/act.h"
 
+/* Functions that are inlined with constant tile sizes, so that loops over those vanish. */
+#define NW_INLINE static inline __attribute__((always_inline))
+
+/* A loop over 0 .. n - 1 that is unrolled whole: n is a constant where the function is inlined. */
+#if defined(__clang__)
+#define NW_EACH(i, n) _Pragma("unroll") for (unsigned i = 0; i < (n); i++)
+#else
+#define NW_EACH(i, n) _Pragma("GCC unroll 24") for (unsigned i = 0; i < (n); i++)
+#endif
+
 #define NW_TILE_TOKENS 6u /* the most tokens of any tile */
 
 typedef struct {

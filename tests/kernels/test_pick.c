@@ -1,0 +1,116 @@
+/* Which tier is picked for a CPU, and what the table promises: names, order, activation kinds.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "base/cpu.h"
+#include "kernels/kernels.h"
+#include "table.h"
+
+#define ALL512 (NW_CPU_AVX512 | NW_CPU_AVX512VNNI | NW_CPU_AVX512VBMI | NW_CPU_AVX512BF16)
+
+static struct pick_row {
+    const char *name;
+    uint32_t features;
+    const char *x86, *other;
+} pick_rows[] = {
+    {"nothing", 0, "ref", "ref"},
+    {"avx2", NW_CPU_AVX2, "avx2", "ref"},
+    {"avx512_without_bf16", NW_CPU_AVX2 | (ALL512 & ~(uint32_t)NW_CPU_AVX512BF16), "avx2", "ref"},
+    {"avx512_without_vbmi", NW_CPU_AVX2 | (ALL512 & ~(uint32_t)NW_CPU_AVX512VBMI), "avx2", "ref"},
+    {"zen4", NW_CPU_AVX2 | ALL512, "avx512", "ref"},
+    {"unknown_bits_as_well", UINT32_MAX, "avx512", "ref"},
+};
+
+static void pick(void **state)
+{
+    const struct pick_row *r = *state;
+    const char *want = nw_kernels_by_name("avx512") != NULL ? r->x86 : r->other;
+    assert_string_equal(nw_kernels_pick(r->features)->tier, want);
+}
+
+static void list_ends_with_the_reference(void **state)
+{
+    size_t n = 0;
+    const nw_kernels *const *list = nw_kernels_list(&n);
+
+    (void)state;
+    assert_true(n >= 1);
+    assert_string_equal(list[n - 1]->tier, "ref");
+    assert_int_equal(list[n - 1]->need, 0);
+    for (size_t i = 0; i < n; i++) {
+        assert_ptr_equal(nw_kernels_by_name(list[i]->tier), list[i]);
+    }
+    assert_null(nw_kernels_by_name("avx3"));
+}
+
+static struct kind_row {
+    const char *name;
+    const char *type;
+    bool a8;
+    nw_act_kind avx512, avx2, ref;
+} kind_rows[] = {
+    {"f32", "f32", false, NW_ACT_F32, NW_ACT_F32, NW_ACT_F32},
+    {"f32_has_no_a8", "f32", true, NW_ACT_F32, NW_ACT_F32, NW_ACT_F32},
+    {"bf16", "bf16", false, NW_ACT_BF16, NW_ACT_F32, NW_ACT_F32},
+    {"bf16_has_no_a8", "bf16", true, NW_ACT_BF16, NW_ACT_F32, NW_ACT_F32},
+    {"int8", "int8", false, NW_ACT_BF16, NW_ACT_F32, NW_ACT_F32},
+    {"int8_a8", "int8", true, NW_ACT_INT8, NW_ACT_INT8, NW_ACT_INT8},
+    {"int4", "int4-g64", false, NW_ACT_BF16, NW_ACT_F32, NW_ACT_F32},
+    {"int4_zp_a8", "int4-g32-zp", true, NW_ACT_INT8, NW_ACT_INT8, NW_ACT_INT8},
+};
+
+static void act_kinds(void **state)
+{
+    const struct kind_row *r = *state;
+    const struct {
+        const char *tier;
+        nw_act_kind want;
+    } tiers[] = {{"avx512", r->avx512}, {"avx2", r->avx2}, {"ref", r->ref}};
+    nw_panel_type type = {0};
+
+    assert_true(nw_panel_parse(r->type, &type));
+    for (size_t i = 0; i < NW_COUNT(tiers); i++) {
+        const nw_kernels *k = nw_kernels_by_name(tiers[i].tier);
+        assert_true(k != NULL || strcmp(tiers[i].tier, "ref") != 0);
+        if (k != NULL) {
+            assert_int_equal(k->act_kind(type, r->a8), tiers[i].want);
+        }
+    }
+}
+
+/* Sizes by hand: values padded to 128 columns, an odd number of lines a row; int8 rows have 64 bytes
+ * of head and 4 bytes for each 32 columns, to a line. */
+static struct size_row {
+    const char *name;
+    nw_act_kind kind;
+    uint32_t n_cols;
+    size_t want;
+} size_rows[] = {
+    {"f32_1", NW_ACT_F32, 1, 9 * 64},        {"bf16_1", NW_ACT_BF16, 1, 5 * 64},
+    {"bf16_576", NW_ACT_BF16, 576, 21 * 64}, {"int8_1", NW_ACT_INT8, 1, 5 * 64},
+    {"int8_576", NW_ACT_INT8, 576, 13 * 64}, {"int8_4096", NW_ACT_INT8, 4096, 73 * 64},
+};
+
+static void sizes(void **state)
+{
+    const struct size_row *r = *state;
+    assert_int_equal(nw_act_stride(r->kind, r->n_cols), r->want);
+    assert_int_equal(nw_act_bytes(r->kind, 3, r->n_cols), 3 * r->want);
+}
+
+static void sizes_overflow_to_zero(void **state)
+{
+    (void)state;
+    assert_int_equal(nw_act_bytes(NW_ACT_F32, 1, UINT32_MAX), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest single[] = {
+        cmocka_unit_test(list_ends_with_the_reference),
+        cmocka_unit_test(sizes_overflow_to_zero),
+    };
+    return NW_RUN_TABLE("pick", pick_rows, pick) + NW_RUN_TABLE("act_kinds", kind_rows, act_kinds) +
+           NW_RUN_TABLE("sizes", size_rows, sizes) +
+           cmocka_run_group_tests_name("single", single, NULL, NULL);
+}
