@@ -116,45 +116,69 @@ static void add_values(tile *t, uint32_t page, uint32_t r0, uint32_t r1)
     }
 }
 
-/* Asks for a page long before it is read: pages lie anywhere, so the hardware cannot guess the next
- * one. Only the first tile of a call does; the others find its pages in cache. Inlined by force: gcc
- * takes a function that only prefetches for one without effect, and drops the call. */
-NW_INLINE void prefetch(const tile *t, const uint8_t *base, uint32_t page, uint32_t last,
-                        size_t bytes)
+/* The pages a tile reads next. */
+typedef struct {
+    const uint8_t *k, *v;
+    size_t k_bytes, v_bytes; /* 0: no page */
+} page_view;
+
+static page_view view_of(const nw_attn *a, uint32_t page, bool wanted)
 {
-    if (t->row0 == 0 && page <= last) {
-        const uint8_t *p = base + t->a->pages[page] * t->a->page_stride;
-        for (size_t at = 0; at < bytes; at += 64) {
-            __builtin_prefetch(p + at, 0, 2);
-        }
+    const size_t at = wanted ? a->pages[page] * a->page_stride : 0;
+    return (page_view){.k = a->k_base + at,
+                       .v = a->v_base + at,
+                       .k_bytes = wanted ? nw_kv_k_page_bytes(&a->kv) : 0,
+                       .v_bytes = wanted ? nw_kv_v_page_bytes(&a->kv) : 0};
+}
+
+/* Asks for half of K or V of a page long before it is read: pages lie anywhere, so the hardware
+ * cannot guess the next one; in parts, since a long burst stalls loads. Inlined by force: gcc takes
+ * a function that only prefetches for one without effect, and drops the call. */
+NW_INLINE void prefetch(const uint8_t *p, size_t bytes, unsigned half)
+{
+    const size_t middle = bytes / 128 * 64;
+    const size_t end = half == 0 ? middle : bytes;
+    for (size_t at = half == 0 ? 0 : middle; at < end; at += 64) {
+        __builtin_prefetch(p + at, 0, 2);
     }
+}
+
+/* One page for rows [r0, r1), while the next is on its way. */
+static void run_page(tile *t, uint32_t page, uint32_t r0, uint32_t r1, const page_view *next)
+{
+    prefetch(next->k, next->k_bytes, 0);
+    scores(t, page, r0, r1);
+    prefetch(next->k, next->k_bytes, 1);
+    probabilities(t, page, r0, r1);
+    prefetch(next->v, next->v_bytes, 0);
+    add_values(t, page, r0, r1);
+    prefetch(next->v, next->v_bytes, 1);
 }
 
 static void run_tile(tile *t)
 {
     const nw_attn *a = t->a;
-    const size_t k_bytes = nw_kv_k_page_bytes(&a->kv);
-    const size_t v_bytes = nw_kv_v_page_bytes(&a->kv);
     const uint32_t last = row_pos(t, t->n_rows - 1) / NW_KV_PAGE;
-    uint32_t page = nw_attn_first(a, row_pos(t, 0)) / NW_KV_PAGE;
+    const uint32_t first = nw_attn_first(a, row_pos(t, 0)) / NW_KV_PAGE;
+    const bool cold = t->row0 == 0; /* the other tiles of a call find its pages in cache */
+    const page_view now = view_of(a, first, cold);
     uint32_t r0 = 0;
     uint32_t r1 = t->n_rows;
 
-    prefetch(t, a->k_base, page, last, k_bytes);
-    prefetch(t, a->v_base, page, last, v_bytes);
+    prefetch(now.k, now.k_bytes, 0);
+    prefetch(now.k, now.k_bytes, 1);
     load_rows(t);
-    for (; page <= last; page++) {
+    prefetch(now.v, now.v_bytes, 0);
+    prefetch(now.v, now.v_bytes, 1);
+    for (uint32_t page = first; page <= last; page++) {
         while (row_pos(t, r0) < page * NW_KV_PAGE) { /* ends before this page */
             r0++;
         }
         for (r1 = r0; r1 < t->n_rows && nw_attn_first(a, row_pos(t, r1)) / NW_KV_PAGE <= page;) {
             r1++;
         }
-        prefetch(t, a->k_base, page + 1, last, k_bytes);
-        scores(t, page, r0, r1);
-        prefetch(t, a->v_base, page + 1, last, v_bytes);
-        probabilities(t, page, r0, r1);
-        add_values(t, page, r0, r1);
+        const page_view next = view_of(a, page + 1, cold && page < last);
+        run_page(t, page, r0, r1, &next);
     }
     for (uint32_t r = 0; r < t->n_rows; r++) {
         t->ops->scale(t->o + r * t->o_stride, a->kv.d_head, 1 / t->state[r].sum,

@@ -212,8 +212,8 @@ void nw_avx2_linear_a8(const nw_weight *w, const nw_act *a, uint32_t panel0, uin
     const nw_tile_width *k = w->type.zero_point ? int4_zp : int4;
 
     if (w->type.kind == NW_PANEL_INT8) {
-        nw_linear_tiled(w, a, panel0, panel1, y, ldy, NULL, int8, int8 + 1);
+        nw_linear_tiled(w, a, panel0, panel1, y, ldy, int8, int8 + 1);
     } else {
-        nw_linear_tiled(w, a, panel0, panel1, y, ldy, NULL, k, k);
+        nw_linear_tiled(w, a, panel0, panel1, y, ldy, k, k);
     }
 }

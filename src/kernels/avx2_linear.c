@@ -247,5 +247,5 @@ void nw_avx2_linear_f32(const nw_weight *w, const nw_act *a, uint32_t panel0, ui
     static const nw_tile_width zp[] = {{4, 1, int4_zp_4}, {1, 4, int4_zp_1}};
     const nw_tile_width *k = w->type.zero_point ? zp : widths[w->type.kind];
 
-    nw_linear_tiled(w, a, panel0, panel1, y, ldy, NULL, k, k + 1);
+    nw_linear_tiled(w, a, panel0, panel1, y, ldy, k, k + 1);
 }

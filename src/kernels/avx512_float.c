@@ -131,7 +131,7 @@ void nw_avx512_linear_bf16(const nw_weight *w, const nw_act *a, uint32_t panel0,
 {
     static const nw_tile_width widths[] = {
         {8, 1, bf16_8}, {4, 6, bf16_4}, {2, 6, bf16_2}, {1, 6, bf16_1}};
-    nw_linear_tiled(w, a, panel0, panel1, y, ldy, NULL, widths, widths + 1);
+    nw_linear_tiled(w, a, panel0, panel1, y, ldy, widths, widths + 1);
 }
 
 void nw_avx512_linear_f32(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
@@ -139,5 +139,5 @@ void nw_avx512_linear_f32(const nw_weight *w, const nw_act *a, uint32_t panel0, 
 {
     static const nw_tile_width widths[] = {
         {8, 1, f32_8}, {4, 6, f32_4}, {2, 6, f32_2}, {1, 6, f32_1}};
-    nw_linear_tiled(w, a, panel0, panel1, y, ldy, NULL, widths, widths + 1);
+    nw_linear_tiled(w, a, panel0, panel1, y, ldy, widths, widths + 1);
 }

@@ -404,7 +404,7 @@ void nw_avx512_linear_int4_a16(const nw_weight *w, const nw_act *a, uint32_t pan
         {{4, 1, a16_4}, {2, 6, a16_2}, {1, 6, a16_1}},
         {{4, 1, a16_zp_4}, {2, 6, a16_zp_2}, {1, 6, a16_zp_1}}};
     const nw_tile_width *k = widths[w->type.zero_point];
-    nw_linear_tiled(w, a, panel0, panel1, y, ldy, NULL, k, k + 1);
+    nw_linear_tiled(w, a, panel0, panel1, y, ldy, k, k + 1);
 }
 
 void nw_avx512_linear_int4_a8(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
@@ -413,5 +413,5 @@ void nw_avx512_linear_int4_a8(const nw_weight *w, const nw_act *a, uint32_t pane
     static const nw_tile_width widths[2][3] = {{{4, 1, a8_4}, {2, 4, a8_2}, {1, 4, a8_1}},
                                                {{4, 1, a8_zp_4}, {2, 4, a8_zp_2}, {1, 4, a8_zp_1}}};
     const nw_tile_width *k = widths[w->type.zero_point];
-    nw_linear_tiled(w, a, panel0, panel1, y, ldy, NULL, k, k + 1);
+    nw_linear_tiled(w, a, panel0, panel1, y, ldy, k, k + 1);
 }

@@ -54,22 +54,38 @@ NW_INLINE void a8_tile(const nw_tile *t, const unsigned nv, const unsigned mr, c
 
 /* ---- BF16 activations ---- */
 
-/* The BF16 of code - 128 for each stored byte, as tables of high and low bytes. vpermi2b looks up
- * 7 bits, so bytes below and above 128 have a table each and the top bit selects. */
+/* The bits of the BF16 of i - 128, the code behind stored byte i: its size has its top bit at TOP. */
+#define SIZE(i) ((i) < 128 ? 128 - (i) : (i)-128)
+#define TOP(i)  (31 - __builtin_clz(SIZE(i) | 1))
+#define BITS(i)   \
+    (SIZE(i) == 0 \
+         ? 0      \
+         : ((i) < 128 ? 0x8000 : 0) | (127 + TOP(i)) << 7 | (SIZE(i) << 7 >> TOP(i) & 0x7F))
+#define HIGH(i)   (BITS(i) >> 8)
+#define LOW(i)    (BITS(i) & 0xFF)
+#define R4(f, i)  f(i), f((i) + 1), f((i) + 2), f((i) + 3)
+#define R16(f, i) R4(f, i), R4(f, (i) + 4), R4(f, (i) + 8), R4(f, (i) + 12)
+#define R64(f, i) R16(f, i), R16(f, (i) + 16), R16(f, (i) + 32), R16(f, (i) + 48)
+#define R256(f)   R64(f, 0), R64(f, 64), R64(f, 128), R64(f, 192)
+
+static const _Alignas(64) uint8_t high_bytes[256] = {R256(HIGH)};
+static const _Alignas(64) uint8_t low_bytes[256] = {R256(LOW)};
+
+/* vpermi2b looks up 7 bits, so bytes below and above 128 have a table each and the top bit selects. */
 typedef struct {
     __m512i high[4], low[4]; /* [2 * top bit + half] */
     __m512i order;
 } byte_tables;
 
-static void fill_tables(byte_tables *b)
+NW_INLINE byte_tables load_tables(void)
 {
-    const __m512i count = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    byte_tables b = {.order = nw_pair_order()};
 
-    for (int i = 0; i < 16; i++) {
-        const __m512i n = _mm512_add_epi32(count, _mm512_set1_epi32(16 * i - 128));
-        nw_bf16_bytes(n, (__m128i *)b->high + i, (__m128i *)b->low + i);
+    NW_EACH(i, 4) {
+        b.high[i] = _mm512_load_si512(high_bytes + (size_t)i * 64);
+        b.low[i] = _mm512_load_si512(low_bytes + (size_t)i * 64);
     }
-    b->order = nw_pair_order();
+    return b;
 }
 
 /* 64 stored bytes -> the BF16 pairs of columns (0, 1) and (2, 3) of each row's quad. */
@@ -93,7 +109,7 @@ NW_INLINE void a16_tile(const nw_tile *t, const unsigned nv, const unsigned mr,
     const uint32_t quads = (t->n_cols + 3) / 4;
     const uint8_t *w[4];
     const uint8_t *a[NW_TILE_TOKENS];
-    const byte_tables tables = *(const byte_tables *)t->tables;
+    const byte_tables tables = load_tables();
     __m512 c[12];
 
     NW_EACH(v, nv) {
@@ -230,15 +246,12 @@ void nw_avx512_linear_int8_a8(const nw_weight *w, const nw_act *a, uint32_t pane
                               float *y, size_t ldy)
 {
     static const nw_tile_width widths[] = {{8, 1, a8_8}, {4, 6, a8_4}, {2, 6, a8_2}, {1, 6, a8_1}};
-    nw_linear_tiled(w, a, panel0, panel1, y, ldy, NULL, widths, widths + 1);
+    nw_linear_tiled(w, a, panel0, panel1, y, ldy, widths, widths + 1);
 }
 
 void nw_avx512_linear_int8_a16(const nw_weight *w, const nw_act *a, uint32_t panel0,
                                uint32_t panel1, float *y, size_t ldy)
 {
     static const nw_tile_width widths[] = {{4, 1, a16_4}, {2, 6, a16_2}, {1, 6, a16_1}};
-    byte_tables tables;
-
-    fill_tables(&tables);
-    nw_linear_tiled(w, a, panel0, panel1, y, ldy, &tables, widths, widths + 1);
+    nw_linear_tiled(w, a, panel0, panel1, y, ldy, widths, widths + 1);
 }

@@ -25,8 +25,7 @@ static void run_block(nw_tile *t, const nw_act *a, const nw_tile_width *width, f
 }
 
 void nw_linear_tiled(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
-                     float *y, size_t ldy, const void *tables, const nw_tile_width *one,
-                     const nw_tile_width *many)
+                     float *y, size_t ldy, const nw_tile_width *one, const nw_tile_width *many)
 {
     size_t panel = 0;
     const bool fits = nw_panel_bytes(w->type, w->n_cols, &panel);
@@ -37,7 +36,6 @@ void nw_linear_tiled(const nw_weight *w, const nw_act *a, uint32_t panel0, uint3
                  .n_cols = w->n_cols,
                  .w_stride = panel,
                  .a_stride = nw_act_stride(a->kind, a->n_cols),
-                 .tables = tables,
                  .ldy = ldy};
 
     assert(fits && a->n_cols == w->n_cols && panel1 <= n_panels);

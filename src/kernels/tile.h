@@ -26,7 +26,6 @@ typedef struct {
     size_t w_stride;     /* bytes from a panel to the next */
     const uint8_t *a;    /* first packed token */
     size_t a_stride;     /* bytes */
-    const void *tables;  /* of the kernel's own, made once a call; or NULL */
     const uint8_t *next; /* weights of the next block, to be prefetched into L2 while this tile is
                           * computed, `ahead` lines a step of 64 bytes of each panel */
     uint32_t ahead;      /* 0: nothing to prefetch */
@@ -45,7 +44,6 @@ typedef struct {
 
 /* `one` serves n_tokens == 1 (memory-bound: more panels hide latency), `many` the rest. */
 void nw_linear_tiled(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
-                     float *y, size_t ldy, const void *tables, const nw_tile_width *one,
-                     const nw_tile_width *many);
+                     float *y, size_t ldy, const nw_tile_width *one, const nw_tile_width *many);
 
 #endif
