@@ -260,7 +260,8 @@ def check_llama(args, path, texts):
         with open(file, "wb") as fp:
             fp.write(text.encode())
         out = subprocess.run([args.llama_tokenize, "-m", path, "-f", file, "--ids", "--no-bos",
-                              "--no-parse-special", "--log-disable"], stdout=subprocess.PIPE,
+                              "--no-parse-special", "--no-escape",
+                              "--log-disable"], stdout=subprocess.PIPE,
                              stderr=subprocess.DEVNULL, check=False)
         theirs = json.loads(out.stdout.decode().strip().splitlines()[-1])
         ours = narrow_ids(args.narrow, path, text, args.work, "--no-bos")[0]
