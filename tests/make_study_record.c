@@ -22,8 +22,8 @@ int main(int argc, char **argv)
         (void)fprintf(stderr, "usage: make_study_record FILE [hostile] [undecided] [small]\n");
         return 2;
     }
-    const nw_study_record o = {.name =
-                                   has(argc, argv, "hostile") ? "<script>alert(1)</script>" : NULL,
+    const nw_study_record o = {.name = has(argc, argv, "hostile") ? "<script>alert(1)</script>\xff"
+                                                                  : NULL,
                                .hostile = has(argc, argv, "hostile") != 0,
                                .decided = !has(argc, argv, "undecided"),
                                .n_items = has(argc, argv, "small") ? 48 : 600,

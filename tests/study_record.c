@@ -272,12 +272,13 @@ static void put_verdicts(maker *m)
 
 static json_t *point(const maker *m, size_t c, double cost, double quality, const char *what)
 {
-    return json_pack("{s:s, s:b, s:b, s:[{s:s, s:s, s:f, s:f, s:f}], s:f, s:f, s:f, s:f}",
-                     "candidate", name_of(m, c), "eligible", strcmp(what, "pass") == 0, "hollow",
-                     strcmp(what, "open") == 0, "objectives", "name", "worst slice", "unit", "%",
-                     "value", quality, "lo", quality * 1.6, "hi", quality * 0.5, "cost", cost,
-                     "cost_lo", cost * 0.97, "cost_hi", cost * 1.04, "p_frontier",
-                     strcmp(what, "pass") == 0 ? 0.98 : 0.0);
+    json_t *name = json_string(name_of(m, c)); /* NULL where it is not UTF-8 */
+    return json_pack("{s:o, s:b, s:b, s:[{s:s, s:s, s:f, s:f, s:f}], s:f, s:f, s:f, s:f}",
+                     "candidate", name != NULL ? name : json_null(), "eligible",
+                     strcmp(what, "pass") == 0, "hollow", strcmp(what, "open") == 0, "objectives",
+                     "name", "worst slice", "unit", "%", "value", quality, "lo", quality * 1.6,
+                     "hi", quality * 0.5, "cost", cost, "cost_lo", cost * 0.97, "cost_hi",
+                     cost * 1.04, "p_frontier", strcmp(what, "pass") == 0 ? 0.98 : 0.0);
 }
 
 static void put_decision(maker *m, const char *regime, const double cost[4], const char *name,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/yaml.h"
+#include "report/html.h"
 
 #define POLICY_NAME_MIN 8 /* characters that may stand for a hash */
 
@@ -110,6 +111,10 @@ static nw_status load_candidates(nw_record *r, nw_facts *f, nw_error *err)
             .kv_bytes_per_token = (double)NAN,
             .workspace_bytes = (double)NAN,
             .load_s = (double)NAN};
+        f->c[i].label = nw_text_clean(&f->arena, rows[i].name);
+        if (f->c[i].label == NULL) {
+            return nw_fail(err, NW_E_NOMEM, "no memory for a candidate's name");
+        }
     }
     return NW_OK;
 }

@@ -61,6 +61,7 @@ typedef struct {
 
 typedef struct {
     nw_rec_candidate row;
+    const char *label; /* the name as valid UTF-8, for figures */
     bool baseline;
     nw_text_quality text;
     nw_task *tasks;

@@ -204,7 +204,7 @@ static void begin_point(load_reader *l)
     for (size_t k = 0; k < l->n_windows; k++) {
         const nw_rec_window *w = &l->windows[k];
         read_window_limits(l->f, w);
-        p->window_s += (double)(w->end_ns - w->start_ns) * 1e-9;
+        p->window_s += ((double)w->end_ns - (double)w->start_ns) * 1e-9;
         rate += w->offered_rps;
         if (w->steady < p->steady) {
             p->steady = w->steady;
@@ -342,6 +342,13 @@ typedef struct {
     size_t cap;
 } kernel_reader;
 
+/* A record's numbers may be anything. */
+static int64_t sum_of(int64_t a, int64_t b)
+{
+    int64_t sum = 0;
+    return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+
 /* Layers are summed: a row of the page is an operation in a phase with a kernel. */
 static nw_status read_kernel(void *ctx, const nw_rec_kernel *row, nw_error *err)
 {
@@ -352,10 +359,10 @@ static nw_status read_kernel(void *ctx, const nw_rec_kernel *row, nw_error *err)
         nw_rec_kernel *have = &c->kernels[i];
         if (strcmp(have->op, row->op) == 0 && strcmp(have->phase, row->phase) == 0 &&
             strcmp(have->intended, row->intended) == 0 && strcmp(have->used, row->used) == 0) {
-            have->calls += row->calls;
-            have->ns += row->ns;
-            have->bytes += row->bytes;
-            have->bytes_converted += row->bytes_converted;
+            have->calls = sum_of(have->calls, row->calls);
+            have->ns = sum_of(have->ns, row->ns);
+            have->bytes = sum_of(have->bytes, row->bytes);
+            have->bytes_converted = sum_of(have->bytes_converted, row->bytes_converted);
             return NW_OK;
         }
     }

@@ -39,7 +39,7 @@ static double number(const json_t *obj, const char *key)
 static size_t look_of(const nw_facts *f, const char *name)
 {
     for (size_t i = 0; i < f->n; i++) {
-        if (strcmp(f->c[i].row.name, name) == 0) {
+        if (strcmp(f->c[i].row.name, name) == 0 || strcmp(f->c[i].label, name) == 0) {
             return i;
         }
     }
@@ -56,7 +56,7 @@ static void add_point(const nw_facts *f, plot *pl, const json_t *row)
     if (name == NULL || pl->n == MAX_POINTS || look_of(f, name) == f->n) {
         return;
     }
-    point p = {.name = f->c[look_of(f, name)].row.name,
+    point p = {.name = f->c[look_of(f, name)].label,
                .look = look_of(f, name),
                .eligible = json_is_true(json_object_get(row, "eligible")),
                .hollow = json_is_true(json_object_get(row, "hollow")),

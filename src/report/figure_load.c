@@ -102,7 +102,7 @@ static void add_names(json_t *layers, const nw_facts *f, double top)
     }
     for (size_t i = 0, k = 0; y != NULL && i < f->n; i++) {
         if (f->c[i].n_load > 0) {
-            json_t *data = json_pack("[{s:s}]", "t", f->c[i].row.name);
+            json_t *data = json_pack("[{s:s}]", "t", f->c[i].label);
             add_layer(layers, data,
                       json_pack("{s:s, s:s, s:s, s:i}", "type", "text", "align", "left", "color",
                                 nw_figure_color(i), "limit", 120),
@@ -156,9 +156,9 @@ json_t *nw_figure_memory(const nw_facts *f)
     for (size_t i = 0; i < f->n; i++) {
         const nw_facts_candidate *c = &f->c[i];
         if (!isnan(c->peak_rss_bytes) && !isnan(c->weight_bytes)) {
-            (void)json_array_append_new(names, json_string(c->row.name));
-            (void)json_array_append_new(data, json_pack("{s:s, s:s, s:f, s:f}", "c", c->row.name,
-                                                        "k", nw_figure_color(i), "peak",
+            (void)json_array_append_new(names, json_string(c->label));
+            (void)json_array_append_new(data, json_pack("{s:s, s:s, s:f, s:f}", "c", c->label, "k",
+                                                        nw_figure_color(i), "peak",
                                                         c->peak_rss_bytes / 1048576, "weights",
                                                         c->weight_bytes / 1048576));
         }

@@ -104,7 +104,7 @@ static void add_latency(const nw_facts *f, nw_figures *g, const char *id, const 
     for (size_t i = 0; i < f->n && n < MAX_ROWS; i++) {
         const nw_latency *l = get(f, i);
         if (l != NULL) {
-            rows[n++] = (nw_strip_row){f->c[i].row.name, i, l->ms, l->n};
+            rows[n++] = (nw_strip_row){f->c[i].label, i, l->ms, l->n};
         }
     }
     (void)snprintf(text, sizeof text, "limit %g ms", limit);
@@ -122,7 +122,7 @@ static void add_divergence(const nw_facts *f, nw_figures *g)
 
     for (size_t i = 0; i < f->n && n < MAX_ROWS; i++) {
         const nw_text_quality *q = &f->c[i].text;
-        rows[n++] = (nw_strip_row){f->c[i].row.name, i, q->kl, q->n_kl};
+        rows[n++] = (nw_strip_row){f->c[i].label, i, q->kl, q->n_kl};
     }
     const nw_strip_style style = {
         .title = "KL divergence of a token, nats", .log = true, .floor = 1e-7, .rule = (double)NAN};

@@ -56,25 +56,27 @@ static const char *entity(unsigned char c)
         return "&quot;";
     case '\'':
         return "&#39;";
-    case '\t':
-    case '\n':
-        return NULL;
     default:
-        return c < 0x20 || c == 0x7F ? REPLACEMENT : NULL;
+        return NULL;
     }
 }
 
-bool nw_html_escape(nw_buf *b, const char *s, size_t n)
+/* Is the well-formed character of `len` bytes a control? C1 controls are two bytes: C2 80 to C2 9F. */
+static bool is_control(const unsigned char *u, size_t len)
+{
+    return len == 1 ? (u[0] < 0x20 && u[0] != '\t' && u[0] != '\n') || u[0] == 0x7F
+                    : len == 2 && u[0] == 0xC2 && u[1] < 0xA0;
+}
+
+static bool put_clean(nw_buf *b, const char *s, size_t n, bool entities)
 {
     const unsigned char *u = (const unsigned char *)s;
 
     for (size_t i = 0, len = 0; i < n && !b->failed; i += len) {
         len = utf8_char(u + i, n - i);
-        const char *instead = len == 0 ? REPLACEMENT : len == 1 ? entity(u[i]) : NULL;
-        /* C1 controls are two bytes: C2 80 to C2 9F */
-        if (len == 2 && u[i] == 0xC2 && u[i + 1] < 0xA0) {
-            instead = REPLACEMENT;
-        }
+        const char *instead = len == 0 || is_control(u + i, len) ? REPLACEMENT
+                              : len == 1 && entities             ? entity(u[i])
+                                                                 : NULL;
         if (instead != NULL) {
             (void)nw_buf_puts(b, instead);
         } else {
@@ -83,6 +85,24 @@ bool nw_html_escape(nw_buf *b, const char *s, size_t n)
         len = len == 0 ? 1 : len;
     }
     return !b->failed;
+}
+
+bool nw_html_escape(nw_buf *b, const char *s, size_t n)
+{
+    return put_clean(b, s, n, true);
+}
+
+const char *nw_text_clean(nw_arena *arena, const char *s)
+{
+    nw_buf b;
+    const char *text = NULL;
+
+    nw_buf_init(&b, SIZE_MAX);
+    if (put_clean(&b, s, strlen(s), false)) {
+        text = nw_arena_strndup(arena, b.data != NULL ? b.data : "", b.len);
+    }
+    nw_buf_release(&b);
+    return text;
 }
 
 static void put_text(nw_buf *b, const char *s, int precision)

@@ -6,10 +6,14 @@
 #ifndef NW_REPORT_HTML_H
 #define NW_REPORT_HTML_H
 
+#include "base/arena.h"
 #include "base/buf.h"
 
 /* For text and for attribute values in quotes. NULL is written as an en dash. */
 bool nw_html_escape(nw_buf *b, const char *s, size_t n);
+
+/* The same without entities, for JSON: the text is valid UTF-8 then. NULL: no memory. */
+const char *nw_text_clean(nw_arena *arena, const char *s);
 
 /* printf with %s (escaped, precision in bytes allowed as %.*s), %c-free, and d i u x with z, ll; f g
  * with flags, width and precision; %%. */

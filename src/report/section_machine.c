@@ -20,7 +20,7 @@ static bool fell_back(const nw_rec_kernel *k)
     return strcmp(k->intended, k->used) != 0;
 }
 
-static void write_kernel(const nw_page *p, const nw_rec_kernel *k, int64_t total_ns)
+static void write_kernel(const nw_page *p, const nw_rec_kernel *k, double total_ns)
 {
     nw_num a;
     nw_num b;
@@ -35,7 +35,7 @@ static void write_kernel(const nw_page *p, const nw_rec_kernel *k, int64_t total
     }
     (void)nw_html(
         p->out, "</td><td>%s</td><td>%s</td><td>%s</td>",
-        nw_fixed(total_ns > 0 ? 100 * (double)k->ns / (double)total_ns : (double)NAN, 1, &a),
+        nw_fixed(total_ns > 0 ? 100 * (double)k->ns / total_ns : (double)NAN, 1, &a),
         nw_count(k->calls, &b),
         nw_sig(k->ns > 0 ? (double)k->bytes / (double)k->ns : (double)NAN, &(nw_num){""}));
     (void)nw_html(p->out, "<td>%s</td></tr>\n", nw_mib((double)k->bytes_converted, &a));
@@ -43,13 +43,13 @@ static void write_kernel(const nw_page *p, const nw_rec_kernel *k, int64_t total
 
 static void write_candidate(const nw_page *p, nw_facts_candidate *c)
 {
-    int64_t total = 0;
-    int64_t fallback = 0;
+    double total = 0;
+    double fallback = 0;
     nw_num a;
 
     for (size_t i = 0; i < c->n_kernels; i++) {
-        total += c->kernels[i].ns;
-        fallback += fell_back(&c->kernels[i]) ? c->kernels[i].ns : 0;
+        total += (double)c->kernels[i].ns;
+        fallback += fell_back(&c->kernels[i]) ? (double)c->kernels[i].ns : 0;
     }
     qsort(c->kernels, c->n_kernels, sizeof *c->kernels, slowest_first);
     (void)nw_html(p->out, "<h3>%s</h3>\n<p>", c->row.name);
@@ -58,7 +58,7 @@ static void write_candidate(const nw_page *p, nw_facts_candidate *c)
             p->out,
             "<strong>%s%%</strong> of the time went to kernels that were not the intended "
             "ones.</p>\n",
-            nw_fixed(100 * (double)fallback / (double)total, 1, &a));
+            nw_fixed(100 * fallback / total, 1, &a));
     } else {
         (void)nw_buf_puts(p->out, "Every kernel ran as intended.</p>\n");
     }

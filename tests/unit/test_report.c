@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "decide/data.h"
 #include "report/facts.h"
 #include "report/figures.h"
 #include "report/html.h"
@@ -107,7 +108,7 @@ static void tags_are_balanced_and_tables_described(void **state)
 
 static void hostile_text_stays_text(void **state)
 {
-    const nw_study_record o = {.name = "<script>alert(1)</script>",
+    const nw_study_record o = {.name = "<script>alert(1)</script>\xff",
                                .hostile = true,
                                .decided = true,
                                .n_micro = 30,
@@ -279,6 +280,14 @@ static void goodput_equals_the_rows(void **state)
     assert_true(fabs(p->goodput_rps.value - (double)g.good / p->window_s) < 1e-9);
     assert_true(p->goodput_rps.lo < p->goodput_rps.value);
     assert_true(p->goodput_rps.hi > p->goodput_rps.value);
+    const nw_regime_rule slo = {.ttft_ms = 1000, .tpot_ms = 60};
+    nw_dec_speed decided; /* decide reads the same rows on its own */
+    size_t good = 0;
+    assert_int_equal(nw_data_speed(rec, &facts.runs[4], &facts.arena, &decided, &err), NW_OK);
+    for (size_t i = 0; i < decided.n; i++) {
+        good += nw_request_good(&decided.requests[i], &slo);
+    }
+    assert_true(decided.n == p->n && good == p->n_good);
     assert_int_equal(facts.operating, 0); /* at 1.8/s it misses the limit for most */
     nw_facts_release(&facts);
     nw_record_close(rec);
