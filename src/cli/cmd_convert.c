@@ -9,7 +9,7 @@
 #include "quant/convert.h"
 
 static const nw_option options[] = {
-    {.name = "output",
+    {.name = "out",
      .letter = 'o',
      .type = NW_OPT_STRING,
      .unit = "DIR",
@@ -94,7 +94,7 @@ static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
     nw_convert_report r = {0};
     const nw_convert_options o = {
         .source = args->operands[0],
-        .out = nw_args_str(args, "output"),
+        .out = nw_args_str(args, "out"),
         .dtype = strcmp(nw_args_str(args, "dtype"), "f32") == 0 ? NW_FMT_F32 : NW_FMT_BF16,
         .off_grid = nw_args_given(args, "off-grid"),
         .seed = (uint64_t)nw_args_int(args, "off-grid"),

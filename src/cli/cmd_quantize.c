@@ -20,7 +20,7 @@ static const nw_option options[] = {
      .unit = "RECIPE",
      .required = true,
      .help = "a built-in recipe (bf16, int8-w8a8, int4-g64, ...) or a YAML file; see below"},
-    {.name = "output",
+    {.name = "out",
      .letter = 'o',
      .type = NW_OPT_STRING,
      .unit = "DIR",
@@ -167,7 +167,7 @@ static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
     nw_manifest m = {0};
     const nw_quantize_options o = {.source = args->operands[0],
                                    .recipe = nw_args_str(args, "recipe"),
-                                   .out = nw_args_str(args, "output"),
+                                   .out = nw_args_str(args, "out"),
                                    .replace = nw_args_flag(args, "force"),
                                    .no_tokenizer = nw_args_flag(args, "no-tokenizer"),
                                    .n_threads = (unsigned)nw_args_int(args, "threads"),

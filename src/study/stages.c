@@ -105,7 +105,7 @@ nw_status nw_stage_quantize(nw_stages *st, size_t i, nw_error *err)
     nw_child_arg(&args, st->study.model);
     nw_child_option(&args, "--recipe", c->recipe);
     nw_child_option(&args, "--out", path);
-    nw_child_arg(&args, "--replace");
+    nw_child_arg(&args, "--force");
     (void)snprintf(what, sizeof what, "quantize %s", c->name);
     if (nw_stage_child(st, &args, what, st->log, &code, err) != NW_OK) {
         return err->code;
@@ -144,7 +144,7 @@ nw_status nw_stage_quality(nw_stages *st, size_t i, nw_error *err)
     const bool url = nw_target_spec_is_url(st->artifact[i]);
     if (s->quality.text != NULL && !url) {
         nw_child_option(&args, "--layer", "perplexity");
-        nw_child_option(&args, "--baseline", st->artifact[0]);
+        nw_child_option(&args, "--baseline", i == 0 ? NULL : st->artifact[0]);
         nw_child_option(&args, "--text", s->quality.text);
         nw_child_option(&args, "--context", n_ctx);
         nw_child_option(&args, "--stride", stride);

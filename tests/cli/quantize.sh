@@ -20,13 +20,13 @@ try() {
     [ $code = 0 ] || echo "-> $code"
 }
 try convert tiny.bin -o bf16 --no-tokenizer --quiet
-try convert tiny.bin --output bf16 --no-tokenizer --dtype f32 --threads 2 --shard-bytes 20000 --quiet
-try convert tiny.bin --output sharded --no-tokenizer --dtype f32 -t 2 --shard-bytes 20000 --quiet
+try convert tiny.bin --out bf16 --no-tokenizer --dtype f32 --threads 2 --shard-bytes 20000 --quiet
+try convert tiny.bin --out sharded --no-tokenizer --dtype f32 -t 2 --shard-bytes 20000 --quiet
 try convert tiny.bin -o bf16 --no-tokenizer --force --off-grid 3 --no-check --quiet
 try convert tiny.bin -o x --no-tokenizer --no-check
 narrow convert tiny.bin -o x 2>&1 | grep -o -e '--no-tokenizer does without one'
 ls
-narrow quantize bf16 --recipe int4-g32 --output q4 --no-tokenizer --no-fallback -t 1 -q >a || exit 1
+narrow quantize bf16 --recipe int4-g32 --out q4 --no-tokenizer --no-fallback -t 1 -q >a || exit 1
 grep -v hash a
 narrow quantize bf16 -r int4-g32 -o q4 --no-tokenizer --force --threads 2 -q >b || exit 1
 cmp a b || exit 1
