@@ -162,9 +162,9 @@ const nw_load_point *nw_facts_point(const nw_facts *f, const nw_facts_candidate 
 
     for (size_t i = 0; base != NULL && i < c->n_load; i++) {
         const nw_load_point *p = &c->load[i];
-        const bool both = base->data_hash != NULL && p->data_hash != NULL;
-        if (both ? strcmp(p->data_hash, base->data_hash) == 0
-                 : fabs(p->offered_rps - base->offered_rps) <= 0.02 * base->offered_rps) {
+        const bool known = base->data_hash != NULL && p->data_hash != NULL;
+        if ((!known || strcmp(p->data_hash, base->data_hash) == 0) &&
+            fabs(p->offered_rps - base->offered_rps) <= 0.02 * base->offered_rps) {
             return p;
         }
     }

@@ -19,7 +19,7 @@ typedef struct {
     size_t n;
 } nw_latency;
 
-/* One load run: an offered rate, over one arrival file or several. Counts are of requests scheduled
+/* One offered rate of a load run, over one arrival file or several. Counts are of requests scheduled
  * inside the windows of the files; a run without windows is left out. */
 typedef struct {
     int64_t run;

@@ -12,8 +12,9 @@
 #include "report/facts.h"
 #include "stats/summary.h"
 
-#define Z95       1.959963984540054 /* two-sided 95% */
-#define TWO_SIDED 0.025
+#define Z95         1.959963984540054 /* two-sided 95% */
+#define TWO_SIDED   0.025
+#define RATE_SPREAD 0.05 /* offered rates closer than this are one rate */
 
 static nw_status add_ms(nw_facts *f, nw_latency *l, size_t *cap, double ms, nw_error *err)
 {
@@ -261,40 +262,69 @@ static bool is_newest(const nw_facts *f, size_t i)
     return true;
 }
 
-static nw_status load_point(nw_record *r, nw_facts *f, const nw_rec_run *run, nw_load_point *p,
-                            nw_error *err)
+static int by_offered(const void *a, const void *b)
+{
+    const double x = ((const nw_rec_window *)a)->offered_rps;
+    const double y = ((const nw_rec_window *)b)->offered_rps;
+    return (x > y) - (x < y);
+}
+
+/* How many of the windows, which are in order of their rates, belong to the rate of the first. Files of
+ * one rate differ by chance; the rates of a curve lie further apart than that. */
+static size_t same_rate(const nw_rec_window *w, size_t n)
+{
+    size_t k = 1;
+
+    while (k < n && w[k].offered_rps <= w[0].offered_rps * (1 + RATE_SPREAD)) {
+        k++;
+    }
+    return k;
+}
+
+/* The rates of one run; a run may hold files of several. */
+static nw_status load_run(nw_record *r, nw_facts *f, nw_facts_candidate *c, size_t *cap,
+                          const nw_rec_run *run, nw_error *err)
 {
     nw_rec_window *windows = NULL;
-    load_reader l = {.f = f, .p = p};
+    size_t n = 0;
+    nw_status st = nw_record_windows(r, run->id, &f->arena, &windows, &n, err);
 
-    *p = (nw_load_point){.run = run->id, .data_hash = run->data_hash};
-    nw_status st = nw_record_windows(r, run->id, &f->arena, &windows, &l.n_windows, err);
-    l.windows = windows;
-    begin_point(&l);
-    st = st == NW_OK ? nw_record_requests(r, run->id, read_load, &l, err) : st;
-    finish_point(p, l.in_flight_ns);
+    if (st != NW_OK) {
+        return st;
+    }
+    qsort(windows, n, sizeof *windows, by_offered);
+    for (size_t i = 0, k = 0; i < n && st == NW_OK; i += k) {
+        k = same_rate(windows + i, n - i);
+        c->load = nw_facts_grow(f, c->load, c->n_load, cap, sizeof *c->load);
+        if (c->load == NULL) {
+            return nw_fail(err, NW_E_NOMEM, "no memory for %zu load points", c->n_load);
+        }
+        nw_load_point *p = &c->load[c->n_load++];
+        *p = (nw_load_point){.run = run->id, .data_hash = run->data_hash};
+        load_reader l = {.f = f, .p = p, .windows = windows + i, .n_windows = k};
+        begin_point(&l);
+        st = nw_record_requests(r, run->id, read_load, &l, err);
+        finish_point(p, l.in_flight_ns);
+    }
     return st;
 }
 
 static nw_status load_load(nw_record *r, nw_facts *f, nw_facts_candidate *c, nw_error *err)
 {
+    size_t cap = 0;
     nw_status st = NW_OK;
 
-    c->load = nw_arena_array(&f->arena, f->n_runs + 1, sizeof *c->load);
-    if (c->load == NULL) {
-        return nw_fail(err, NW_E_NOMEM, "no memory for %zu runs", f->n_runs);
-    }
     for (size_t i = 0; i < f->n_runs && st == NW_OK; i++) {
         const nw_rec_run *run = &f->runs[i];
         if (same_text(run->candidate, c->row.name) && same_text(run->stage, "load") &&
             same_text(run->status, "done") && is_newest(f, i)) {
-            st = load_point(r, f, run, &c->load[c->n_load], err);
-            /* without a window there is no rate and nothing to place */
-            c->n_load += c->load[c->n_load].n_files > 0 ? 1 : 0;
+            st = load_run(r, f, c, &cap, run, err);
         }
     }
-    qsort(c->load, c->n_load, sizeof *c->load, by_rate);
-    c->load_run = c->n_load > 0 ? c->load[c->n_load - 1].run : 0;
+    if (c->n_load > 0) {
+        qsort(c->load, c->n_load, sizeof *c->load, by_rate);
+        c->load_run = c->load[c->n_load - 1].run;
+    }
     return st;
 }
 

@@ -127,6 +127,9 @@ static double covered(const plot *pl, const box *done, size_t n_done, const box 
     const box inside = {0, 0, WIDTH + 40, HEIGHT};
     double sum = 4 * ((b->x1 - b->x0) * (b->y1 - b->y0) - overlap(b, &inside));
 
+    const double y = HEIGHT * pl->y1 / (pl->y1 - pl->y0); /* of the line at 0 */
+    const box zero = {0, y - 1, WIDTH, y + 1};
+    sum += overlap(b, &zero);
     for (size_t i = 0; i < n_done; i++) {
         sum += 4 * overlap(b, &done[i]);
     }

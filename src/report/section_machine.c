@@ -62,8 +62,8 @@ static void write_candidate(const nw_page *p, nw_facts_candidate *c)
     } else {
         (void)nw_buf_puts(p->out, "Every kernel ran as intended.</p>\n");
     }
-    (void)nw_html(p->out, "<details%.*s><summary>%zu kernels</summary>\n", fallback > 0 ? 5 : 0,
-                  " open", c->n_kernels);
+    (void)nw_html(p->out, "<details%.*s><summary>%zu rows of the kernel ledger</summary>\n",
+                  fallback > 0 ? 5 : 0, " open", c->n_kernels);
     nw_page_table_open(p, "numbers", "Kernels by time, summed over layers");
     (void)nw_buf_puts(p->out,
                       "<thead><tr><th scope=\"col\">Operation</th><th scope=\"col\" "
@@ -112,7 +112,7 @@ void nw_section_memory(const nw_page *p)
     (void)nw_buf_puts(p->out,
                       "<thead><tr><th scope=\"col\">Candidate</th><th scope=\"col\">file <small>MiB"
                       "</small></th><th scope=\"col\">weights <small>MiB</small></th><th "
-                      "scope=\"col\">a token of keys and values <small>KiB</small></th><th "
+                      "scope=\"col\">KV of a token <small>KiB</small></th><th "
                       "scope=\"col\">workspace <small>MiB</small></th><th scope=\"col\">peak "
                       "resident <small>MiB</small></th></tr></thead>\n<tbody>\n");
     for (size_t i = 0; i < p->f->n; i++) {

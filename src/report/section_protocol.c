@@ -17,33 +17,79 @@ static void item_open(const nw_page *p, bool *any)
     *any = true;
 }
 
-static void latency_shortfall(const nw_page *p, const char *what, const char *name, size_t n,
-                              bool *any)
+/* "; " between the notes about one candidate. */
+static void note_open(const nw_page *p, const char *name, bool *any, bool *first)
 {
-    if (n > 0 && n < NW_P99_MIN_N) {
+    if (*first) {
         item_open(p, any);
-        (void)nw_html(p->out, "%s, %s: n = %zu; a 99th percentile needs %d.</li>\n", name, what, n,
-                      NW_P99_MIN_N);
+        (void)nw_html(p->out, "<strong>%s</strong>: ", name);
+    } else {
+        (void)nw_buf_puts(p->out, "; ");
+    }
+    *first = false;
+}
+
+/* The numbers of requests that are too few for a 99th percentile. */
+static void note_p99(const nw_page *p, const nw_facts_candidate *c, bool *any, bool *first)
+{
+    bool some = c->ttft1.n > 0 && c->ttft1.n < NW_P99_MIN_N;
+
+    for (size_t k = 0; k < c->n_load; k++) {
+        some = some || c->load[k].ttft.n < NW_P99_MIN_N;
+    }
+    if (!some) {
+        return;
+    }
+    note_open(p, c->row.name, any, first);
+    (void)nw_html(p->out, "a 99th percentile needs %d requests", NW_P99_MIN_N);
+    if (c->ttft1.n > 0 && c->ttft1.n < NW_P99_MIN_N) {
+        (void)nw_html(p->out, ", batch 1 has %zu", c->ttft1.n);
+    }
+    for (size_t k = 0; k < c->n_load; k++) {
+        if (c->load[k].ttft.n < NW_P99_MIN_N) {
+            (void)nw_html(p->out, ", load at %.3g/s has %zu", c->load[k].offered_rps,
+                          c->load[k].ttft.n);
+        }
     }
 }
 
-static void load_shortfalls(const nw_page *p, const nw_facts_candidate *c, bool *any)
+static void note_load(const nw_page *p, const nw_facts_candidate *c, bool *any, bool *first)
 {
     for (size_t k = 0; k < c->n_load; k++) {
         const nw_load_point *q = &c->load[k];
-        char what[64];
-        (void)snprintf(what, sizeof what, "load at %.3g requests/s", q->offered_rps);
-        latency_shortfall(p, what, c->row.name, q->ttft.n, any);
         if (q->steady != 1) {
-            item_open(p, any);
-            (void)nw_html(p->out, "%s, %s: %s.</li>\n", c->row.name, what,
-                          q->steady == 0 ? "the window was not steady"
-                                         : "not tested for a steady state");
+            note_open(p, c->row.name, any, first);
+            (void)nw_html(p->out, "load at %.3g/s was %s", q->offered_rps,
+                          q->steady == 0 ? "not steady" : "not tested for a steady state");
         }
         if (q->n_ok < q->n) {
-            item_open(p, any);
-            (void)nw_html(p->out, "%s, %s: %zu of %zu requests were not answered.</li>\n",
-                          c->row.name, what, q->n - q->n_ok, q->n);
+            note_open(p, c->row.name, any, first);
+            (void)nw_html(p->out, "load at %.3g/s left %zu of %zu requests unanswered",
+                          q->offered_rps, q->n - q->n_ok, q->n);
+        }
+    }
+}
+
+static void note_gates(const nw_page *p, const nw_facts_candidate *c, bool *any, bool *first)
+{
+    for (size_t i = 0; i < p->f->n_verdicts; i++) {
+        const nw_rec_verdict *v = &p->f->verdicts[i];
+        if (v->n_needed > v->n && !v->advisory && strcmp(v->candidate, c->row.name) == 0) {
+            note_open(p, c->row.name, any, first);
+            (void)nw_html(p->out, "%s on %s has n = %lld and needs %lld", v->gate, v->slice,
+                          (long long)v->n, (long long)v->n_needed);
+        }
+    }
+}
+
+static void note_runs(const nw_page *p, const nw_facts_candidate *c, bool *any, bool *first)
+{
+    for (size_t i = 0; i < p->f->n_runs; i++) {
+        const nw_rec_run *r = &p->f->runs[i];
+        if (strcmp(r->status, "done") != 0 && strcmp(r->candidate, c->row.name) == 0) {
+            note_open(p, c->row.name, any, first);
+            (void)nw_html(p->out, "run %lld (%s %s) is %s and not used", (long long)r->id, r->stage,
+                          r->suite, r->status);
         }
     }
 }
@@ -55,24 +101,12 @@ static void write_shortfalls(const nw_page *p)
     (void)nw_buf_puts(p->out, "<h3>What falls short</h3>\n");
     for (size_t i = 0; i < p->f->n; i++) {
         const nw_facts_candidate *c = &p->f->c[i];
-        latency_shortfall(p, "batch 1", c->row.name, c->ttft1.n, &any);
-        load_shortfalls(p, c, &any);
-    }
-    for (size_t i = 0; i < p->f->n_runs; i++) {
-        const nw_rec_run *r = &p->f->runs[i];
-        if (strcmp(r->status, "done") != 0) {
-            item_open(p, &any);
-            (void)nw_html(p->out, "%s, %s %s: run %lld is %s and not used.</li>\n", r->candidate,
-                          r->stage, r->suite, (long long)r->id, r->status);
-        }
-    }
-    for (size_t i = 0; i < p->f->n_verdicts; i++) {
-        const nw_rec_verdict *v = &p->f->verdicts[i];
-        if (v->n_needed > v->n && !v->advisory) {
-            item_open(p, &any);
-            (void)nw_html(p->out, "%s, %s on %s: n = %lld, %lld needed.</li>\n", v->candidate,
-                          v->gate, v->slice, (long long)v->n, (long long)v->n_needed);
-        }
+        bool first = true;
+        note_p99(p, c, &any, &first);
+        note_load(p, c, &any, &first);
+        note_gates(p, c, &any, &first);
+        note_runs(p, c, &any, &first);
+        (void)nw_buf_puts(p->out, first ? "" : ".</li>\n");
     }
     (void)nw_buf_puts(p->out, any ? "</ul>\n" : "<p>Nothing that was checked.</p>\n");
 }

@@ -293,6 +293,53 @@ static void goodput_equals_the_rows(void **state)
     nw_record_close(rec);
 }
 
+/* One run may hold arrival files of several rates, and several files of one rate. */
+static void rates_of_a_run_are_points_of_the_curve(void **state)
+{
+    static const nw_rec_window windows[] = {
+        {.file_no = 0, .start_ns = 0, .end_ns = 1000000000, .offered_rps = 9, .steady = 1},
+        {.file_no = 1, .start_ns = 0, .end_ns = 1000000000, .offered_rps = 5, .steady = 1},
+        {.file_no = 2, .start_ns = 0, .end_ns = 1000000000, .offered_rps = 5.1, .steady = 0},
+    };
+    const fixture *f = *state;
+    const nw_rec_run run = {.candidate = "bf16",
+                            .stage = "load",
+                            .suite = "load",
+                            .settings_hash = "three",
+                            .artifact_hash = "bf16"};
+    nw_record *rec = NULL;
+    nw_error err = {0};
+    nw_facts facts;
+    int64_t id = 0;
+    bool resumed = false;
+
+    nw_study_record_make(f->record, &small);
+    assert_int_equal(nw_record_open(f->record, NW_RECORD_WRITE, &rec, &err), NW_OK);
+    assert_int_equal(nw_record_run_begin(rec, &run, false, &id, &resumed, &err), NW_OK);
+    assert_int_equal(nw_record_add_windows(rec, id, windows, NW_COUNT(windows), &err), NW_OK);
+    for (int64_t file = 0; file < 3; file++) {
+        const nw_rec_request q = {.file_no = file,
+                                  .s_ns = 1,
+                                  .d_ns = 2,
+                                  .f_ns = 3,
+                                  .l_ns = 4,
+                                  .n_output = 2,
+                                  .status = "ok",
+                                  .correct = -1};
+        assert_int_equal(nw_record_add_requests(rec, id, &q, 1, &err), NW_OK);
+    }
+    assert_int_equal(nw_record_run_end(rec, id, "done", &err), NW_OK);
+    assert_int_equal(nw_facts_load(rec, NULL, &facts, &err), NW_OK);
+    assert_int_equal(facts.c[0].n_load, 5); /* 0.9, 1.8, 3.6, and these two */
+    const nw_load_point *p = &facts.c[0].load[3];
+    assert_true(p->run == id && p[1].run == id);
+    assert_true(fabs(p[0].offered_rps - 5.05) < 1e-9 && p[0].n_files == 2 && p[0].n == 2);
+    assert_true(p[0].steady == 0 && p[1].steady == 1);
+    assert_true(fabs(p[1].offered_rps - 9) < 1e-9 && p[1].n_files == 1 && p[1].n == 1);
+    nw_facts_release(&facts);
+    nw_record_close(rec);
+}
+
 /* Dates of runs and the version differ from day to day: their digits become '#'. */
 static void blank_dates(char *page)
 {
@@ -371,6 +418,7 @@ int main(void)
         TEST(latencies_equal_the_rows),
         TEST(perplexity_equals_the_rows),
         TEST(goodput_equals_the_rows),
+        TEST(rates_of_a_run_are_points_of_the_curve),
         TEST(the_page_is_as_it_was),
         TEST(an_unknown_policy_is_refused),
         TEST(labels_are_moved_apart),
