@@ -227,7 +227,8 @@ static void finish_point(nw_load_point *p, double in_flight_ns)
         const nw_interval i = nw_wilson(p->n_good, p->n, Z95);
         const double rate = (double)p->n / w;
         p->attainment = (double)p->n_good / (double)p->n;
-        p->goodput_rps = (nw_estimate){p->attainment * rate, i.lo * rate, i.hi * rate};
+        p->goodput_rps =
+            (nw_estimate){p->attainment * rate, p->n_good == 0 ? 0 : i.lo * rate, i.hi * rate};
     }
     p->throughput_tps = w > 0 ? p->throughput_tps / w : (double)NAN;
     p->mean_in_flight = w > 0 ? in_flight_ns * 1e-9 / w : (double)NAN;

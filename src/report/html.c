@@ -240,7 +240,12 @@ const char *nw_sig(double v, nw_num *out)
     if (!isfinite(v) || a == 0) {
         return nw_fixed(v, 0, out);
     }
-    for (double top = 100; a * (1 + 0.5e-3) < top && decimals < 6; top /= 10) {
+    if (a < 1e-5) {
+        char ascii[40];
+        (void)snprintf(ascii, sizeof ascii, "%.1e", v);
+        return typeset(ascii, out);
+    }
+    for (double top = 100; a * (1 + 0.5e-3) < top && decimals < 7; top /= 10) {
         decimals++;
     }
     return nw_fixed(v, decimals, out);

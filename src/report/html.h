@@ -26,7 +26,7 @@ typedef struct {
 } nw_num;
 const char *nw_fixed(double v, int decimals, nw_num *out);
 const char *nw_signed(double v, int decimals, nw_num *out); /* with its plus */
-/* Three significant digits without an exponent: 0.0123, 1.23, 12.3, 123, 1234. */
+/* Three significant digits: 0.0123, 1.23, 12.3, 123, 1234; below 1e-5 "3.1e-06". */
 const char *nw_sig(double v, nw_num *out);
 const char *nw_sig_range(double lo, double hi, nw_num *out); /* "1.2 to 3.4" */
 const char *nw_mib(double bytes, nw_num *out);               /* number of MiB */
