@@ -233,9 +233,47 @@ static void bytes_by_hand(void **state)
     free(c);
 }
 
+/* The worked example of docs/formats.md, byte for byte. */
+static void example_of_the_docs(void **state)
+{
+    const nw_panel_type type = {NW_PANEL_INT4, 32, false};
+    static const uint8_t head[] = {0x00, 0x38, 0x00, 0x34, 0x00, 0x00};
+    static const uint8_t quads[] = {0x09, 0x1A, 0x2B, 0x3C, 0x88, 0x87, 0x86, 0x85, 0x88, 0x88};
+    static const uint8_t scales_1[] = {0x00, 0x3C, 0x00, 0x3C, 0x00, 0x00};
+    static const uint8_t quads_1[] = {0x8F, 0x88, 0x88, 0x88};
+    static const float row_1[] = {0, -0.25F, -0.5F, -0.75F, 0};
+    const uint16_t scales[2][2] = {{0x3800, 0x3C00}, {0x3400, 0x3C00}}; /* 0.5 1, 0.25 1 */
+    uint8_t codes[2][64];
+    uint8_t panel[576];
+    float out[64];
+
+    (void)state;
+    memset(codes, 8, sizeof codes);
+    for (uint8_t k = 0; k < 4; k++) {
+        codes[0][k] = (uint8_t)(9 + k);
+        codes[0][16 + k] = k;
+        codes[1][k] = (uint8_t)(8 - k);
+    }
+    codes[0][32] = 15;
+    nw_panel_pack_int4(type, codes[0], 64, scales[0], NULL, 2, 2, 64, panel);
+    assert_memory_equal(panel, head, sizeof head);
+    assert_memory_equal(panel + 32, quads, sizeof quads);
+    assert_memory_equal(panel + 288, scales_1, sizeof scales_1);
+    assert_memory_equal(panel + 320, quads_1, sizeof quads_1);
+    nw_panel_unpack_row(type, panel, 64, 0, out);
+    assert_true(out[3] == 2 && out[16] == -4 && out[19] == -2.5F && out[32] == 7);
+    nw_panel_unpack_row(type, panel, 64, 1, out);
+    for (int k = 0; k < 5; k++) {
+        assert_true(out[k] == row_1[k]);
+    }
+}
+
 int main(void)
 {
-    return NW_RUN_TABLE("sizes", size_rows, sizes) + NW_RUN_TABLE("refused", bad_names, refused) +
+    const struct CMUnitTest docs[] = {cmocka_unit_test(example_of_the_docs)};
+
+    return cmocka_run_group_tests(docs, NULL, NULL) + NW_RUN_TABLE("sizes", size_rows, sizes) +
+           NW_RUN_TABLE("refused", bad_names, refused) +
            NW_RUN_TABLE("round_trip", shape_rows, round_trip) +
            NW_RUN_TABLE("codes_come_back", shape_rows, codes_come_back) +
            NW_RUN_TABLE("bytes_by_hand", byte_rows, bytes_by_hand);

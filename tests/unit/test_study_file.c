@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "study/file.h"
 #include "table.h"
 #include "tmpdir.h"
@@ -90,9 +91,45 @@ static void values_arrive(void **state)
     nw_tmpdir_remove(&dir);
 }
 
+/* The studies that ship are without mistakes, and their policies are there. */
+static void shipped_studies_load(void **state)
+{
+    static const char *const names[] = {"demo", "reference"};
+    char path[512];
+    nw_error err = {.code = NW_OK};
+
+    (void)state;
+    for (size_t i = 0; i < NW_COUNT(names); i++) {
+        nw_study s;
+        (void)snprintf(path, sizeof path, "%s/studies/%s.yaml", NW_SOURCE_DIR, names[i]);
+        if (nw_study_load(path, &s, &err) != NW_OK) {
+            fail_msg("%s", err.message);
+        }
+        assert_string_equal(s.name, names[i]);
+        (void)snprintf(path, sizeof path, "%s/%s", NW_SOURCE_DIR, s.policy);
+        assert_true(nw_file_exists(path));
+        nw_study_release(&s);
+    }
+}
+
+static void reference_keeps_the_full_protocol(void **state)
+{
+    nw_study s;
+    nw_error err = {.code = NW_OK};
+
+    (void)state;
+    assert_int_equal(nw_study_load(NW_SOURCE_DIR "/studies/reference.yaml", &s, &err), NW_OK);
+    assert_true(s.batch1.requests >= 300 && s.batch1.warmup >= 10);
+    assert_true(s.load.files >= 5 && s.load.requests >= 662 && s.load.warmup_s >= 30);
+    assert_int_equal(s.quality.windows, 0);
+    nw_study_release(&s);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(values_arrive)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(values_arrive),
+                                       cmocka_unit_test(shipped_studies_load),
+                                       cmocka_unit_test(reference_keeps_the_full_protocol)};
     const int failed = NW_RUN_TABLE("study_file", rows, load);
     return failed + cmocka_run_group_tests(tests, NULL, NULL);
 }
