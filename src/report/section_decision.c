@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "report/page.h"
 
 static const struct {
@@ -138,6 +139,24 @@ static void count_stands(const nw_page *p)
     (void)nw_buf_puts(p->out, first ? "none are there.</p>\n" : ".</p>\n");
 }
 
+/* What the baseline really is, where its manifest says something about it. */
+static void baseline_note(const nw_page *p)
+{
+    const nw_rec_candidate *base = &p->f->c[0].row;
+    nw_error ignored = {0};
+    json_t *doc = NULL;
+
+    if (base->json == NULL ||
+        nw_json_parse("candidate", base->json, strlen(base->json), &doc, &ignored) != NW_OK) {
+        return;
+    }
+    const char *note = text_of(doc, "note");
+    if (note != NULL && note[0] != '\0') {
+        (void)nw_html(p->out, "<p class=\"note\">About the baseline: %s.</p>\n", note);
+    }
+    json_decref(doc);
+}
+
 void nw_section_decision(const nw_page *p)
 {
     if (p->f->policy == NULL) {
@@ -152,4 +171,5 @@ void nw_section_decision(const nw_page *p)
         write_regime(p, r);
     }
     (void)nw_buf_puts(p->out, "</div>\n");
+    baseline_note(p);
 }

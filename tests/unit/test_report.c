@@ -132,6 +132,7 @@ static void the_answer_is_said_with_its_reason(void **state)
     assert_int_equal(count(page, "<strong>int8-w8a8</strong>") >= 2, 1);
     assert_non_null(strstr(page, "fewer bytes of weights are read for each token."));
     assert_non_null(strstr(page, "passes every gate and costs least."));
+    assert_non_null(strstr(page, "About the baseline: BF16 made from published 4-bit weights."));
     assert_non_null(strstr(page, "? INCONCLUSIVE"));
     assert_non_null(strstr(page, "n = 48, <b>309 needed</b>"));
     assert_non_null(strstr(page, "261 more items needed (309 in all)"));
