@@ -8,10 +8,11 @@
 
 static atomic_bool stop;
 
-/* The second signal gets the default action, so that a stuck process can always be ended. */
+/* The second ^C gets the default action, so that a stuck process can always be ended. A SIGTERM after
+ * a ^C does not: a parent that got the same ^C sends one to its children. */
 static void on_signal(int sig)
 {
-    if (atomic_exchange(&stop, true)) {
+    if (atomic_exchange(&stop, true) && sig == SIGINT) {
         struct sigaction by_default = {.sa_handler = SIG_DFL};
         (void)sigaction(sig, &by_default, NULL);
         (void)raise(sig);

@@ -52,7 +52,7 @@ nw_status nw_bench_find(const nw_bench_run *b, const nw_service *s, int64_t *id,
 
     if (st == NW_OK) {
         st = nw_record_run_done(b->record, b->candidate, b->stage, b->suite, hash.hex,
-                                artifact_hash(s), id, err);
+                                artifact_hash(s), fact_str(s->facts, "kernel_map"), id, err);
     }
     free(text);
     return st;

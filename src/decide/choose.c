@@ -263,9 +263,25 @@ static void explain(nw_decision *d, nw_dec_frontier *f, const choice *c)
     f->why = keep(d, text);
 }
 
+/* Objectives of a point that words are made of; the first is end-to-end time, or goodput. */
+enum { FIRST, TTFT, TPOT };
+
 static double ratio_to_base(const nw_dec_frontier *f, size_t i, size_t objective)
 {
     return f->points[i].objectives[objective].value / f->points[0].objectives[objective].value;
+}
+
+/* Useful goodput is goodput times the share of right answers, so a baseline can have none. */
+static void goodput_words(const nw_dec_frontier *f, size_t i, char *buf, size_t n)
+{
+    const double base = f->points[0].objectives[FIRST].value;
+
+    if (base > 0) {
+        (void)snprintf(buf, n, "%.3g of the baseline's goodput", ratio_to_base(f, i, FIRST));
+    } else {
+        (void)snprintf(buf, n, "%.3g useful requests/s, where the baseline has none",
+                       f->points[i].objectives[FIRST].value);
+    }
 }
 
 static void fallback_words(const nw_decision *d, const nw_dec_point *p, char *buf, size_t n)
@@ -284,7 +300,6 @@ static void fallback_words(const nw_decision *d, const nw_dec_point *p, char *bu
 /* Why it is faster, from the data: bytes at batch 1, everything else under load. */
 static void mechanism(nw_decision *d, nw_dec_frontier *f)
 {
-    enum { FIRST, TTFT, TPOT };
     /* about the chosen one, or about the best candidate that was measured when it is the baseline */
     size_t i = f->chosen;
     for (size_t k = 1; i == 0 && k < d->n_candidates; k++) {
@@ -310,14 +325,15 @@ static void mechanism(nw_decision *d, nw_dec_frontier *f)
                        (double)c->weight_bytes / (double)b->weight_bytes, ratio_to_base(f, i, TPOT),
                        ratio_to_base(f, i, TTFT), kernels);
     } else {
+        char goodput[64];
+        goodput_words(f, i, goodput, sizeof goodput);
         (void)snprintf(text, sizeof text,
                        "under load one read of the weights serves many requests, so compute and KV "
-                       "decide rather than the %.2f in weight bytes: %s reaches %.3g of the "
-                       "baseline's goodput (activations %s, KV %s), TPOT %.2f, TTFT %.2f; %s",
-                       (double)c->weight_bytes / (double)b->weight_bytes, c->name,
-                       ratio_to_base(f, i, FIRST), c->act ? c->act : "not stated",
-                       c->kv ? c->kv : "not stated", ratio_to_base(f, i, TPOT),
-                       ratio_to_base(f, i, TTFT), kernels);
+                       "decide rather than the %.2f in weight bytes: %s reaches %s "
+                       "(activations %s, KV %s), TPOT %.2f, TTFT %.2f; %s",
+                       (double)c->weight_bytes / (double)b->weight_bytes, c->name, goodput,
+                       c->act ? c->act : "not stated", c->kv ? c->kv : "not stated",
+                       ratio_to_base(f, i, TPOT), ratio_to_base(f, i, TTFT), kernels);
     }
     f->mechanism = keep(d, text);
 }

@@ -141,7 +141,7 @@ nw_status nw_eval_run_begin(nw_eval_session *s, const char *suite, const json_t 
                             .seed = (int64_t)s->o->seed,
                             .tool_version = NW_VERSION};
     st = st == NW_OK ? nw_record_run_done(s->record, row.candidate, row.stage, suite, digest.hex,
-                                          s->artifact_hash, &run->id, err)
+                                          s->artifact_hash, row.kernel_map, &run->id, err)
                      : st;
     run->reused = st == NW_OK && run->id != 0;
     if (st == NW_OK && run->id == 0) {

@@ -78,16 +78,24 @@ static nw_status measure_choice(nw_eval_session *s, const nw_suite *suite, task_
     return NW_OK;
 }
 
-static nw_status open_target(const nw_eval_options *o, unsigned n_parallel, nw_target **out,
+/* A context of 4096 tokens is enough for any item, and a model may hold fewer. */
+static uint32_t generate_ctx(const nw_eval_session *s)
+{
+    const uint32_t limit = s->engine != NULL ? nw_engine_get_facts(s->engine)->n_ctx : GENERATE_CTX;
+    return limit < GENERATE_CTX ? limit : GENERATE_CTX;
+}
+
+static nw_status open_target(const nw_eval_session *s, unsigned n_parallel, nw_target **out,
                              nw_error *err)
 {
+    const nw_eval_options *o = s->o;
     const nw_target_options t = {.n_threads = o->n_threads,
                                  .tier = o->tier,
                                  .kv = o->kv,
                                  .act = o->act,
                                  .api_key = o->api_key,
                                  .model = o->model,
-                                 .n_ctx = GENERATE_CTX,
+                                 .n_ctx = generate_ctx(s),
                                  .max_seqs = n_parallel,
                                  .max_retries = 3};
     return nw_target_open(o->target, &t, out, err);
@@ -100,7 +108,7 @@ static nw_status measure_generate(nw_eval_session *s, const nw_suite *suite, tas
     const unsigned n_parallel = s->o->n_parallel > 0 ? s->o->n_parallel : PARALLEL;
     nw_target *target = NULL;
 
-    if (open_target(s->o, n_parallel, &target, err) != NW_OK) {
+    if (open_target(s, n_parallel, &target, err) != NW_OK) {
         return err->code;
     }
     const nw_status st = nw_generate_run(target, suite, n_parallel, s->o->seed, &t->answers, err);

@@ -427,17 +427,20 @@ nw_status nw_record_run_end(nw_record *r, int64_t id, const char *status, nw_err
 
 nw_status nw_record_run_done(nw_record *r, const char *candidate, const char *stage,
                              const char *suite, const char *settings_hash,
-                             const char *artifact_hash, int64_t *id, nw_error *err)
+                             const char *artifact_hash, const char *kernel_map, int64_t *id,
+                             nw_error *err)
 {
     const nw_db_arg key[] = {{candidate, 0},
                              {stage, 0},
                              {suite, 0},
                              {or_empty(settings_hash), 0},
-                             {or_empty(artifact_hash), 0}};
+                             {or_empty(artifact_hash), 0},
+                             {or_empty(kernel_map), 0}};
     return nw_db_number(r,
-                        "SELECT id FROM run WHERE candidate = ?1 AND stage = ?2 AND suite = ?3 AND "
-                        "settings_hash = ?4 AND artifact_hash = ?5 AND status = 'done' "
-                        "ORDER BY id DESC LIMIT 1",
+                        "SELECT id FROM (SELECT id, coalesce(kernel_map, '') AS map FROM run WHERE "
+                        "candidate = ?1 AND stage = ?2 AND suite = ?3 AND settings_hash = ?4 AND "
+                        "artifact_hash = ?5 AND status = 'done' ORDER BY id DESC LIMIT 1) "
+                        "WHERE map = ?6",
                         key, NW_COUNT(key), id, err);
 }
 

@@ -164,10 +164,12 @@ NW_MUST_USE nw_status nw_record_run_begin(nw_record *r, const nw_rec_run *run, b
 /* status: "done" "failed" "cancelled". */
 NW_MUST_USE nw_status nw_record_run_end(nw_record *r, int64_t id, const char *status,
                                         nw_error *err);
-/* *id = the newest done run with these keys, or 0. */
+/* *id = the newest done run with these keys, or 0. 0 too where that run used other kernels (another
+ * KV format, other activations, another tier): it measured something else under the same name. */
 NW_MUST_USE nw_status nw_record_run_done(nw_record *r, const char *candidate, const char *stage,
                                          const char *suite, const char *settings_hash,
-                                         const char *artifact_hash, int64_t *id, nw_error *err);
+                                         const char *artifact_hash, const char *kernel_map,
+                                         int64_t *id, nw_error *err);
 /* All runs in order of id; filters are exact, NULL means any. */
 NW_MUST_USE nw_status nw_record_runs(nw_record *r, const char *candidate, const char *stage,
                                      const char *suite, const char *status, nw_arena *arena,

@@ -5,14 +5,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/signal.h"
 
-extern char **environ;
+#define POLL_NS 10000000 /* how late the end of a child, or a signal, may be seen */
 
 void nw_child_arg(nw_child_args *a, const char *arg)
 {
@@ -32,55 +34,81 @@ void nw_child_option(nw_child_args *a, const char *name, const char *value)
     }
 }
 
-/* The child starts with default signal dispositions and an open file `out` as its stdout. */
-static int spawn(const nw_child_args *a, const char *out, pid_t *pid)
+/* In the child: it gets SIGTERM when the study dies, however it dies, so that no stage goes on
+ * writing into a record that the next study has opened. */
+static void become(const nw_child_args *a, int out, pid_t parent)
 {
     union {
         const char *const *from;
         char *const *to;
-    } argv = {.from = a->argv};
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t attr;
-    sigset_t defaults;
+    } argv = {.from = a->argv}; /* execv does not write to its strings */
+    struct sigaction by_default = {.sa_handler = SIG_DFL};
 
-    (void)sigemptyset(&defaults);
-    (void)sigaddset(&defaults, SIGINT);
-    (void)sigaddset(&defaults, SIGTERM);
-    (void)posix_spawn_file_actions_init(&files);
-    (void)posix_spawnattr_init(&attr);
-    (void)posix_spawnattr_setsigdefault(&attr, &defaults);
-    (void)posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF);
-    int rc = 0;
-    if (out != NULL) {
-        rc = posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, out,
-                                              O_WRONLY | O_CREAT | O_APPEND, 0666);
+    (void)sigaction(SIGINT, &by_default, NULL);
+    (void)sigaction(SIGTERM, &by_default, NULL);
+    (void)prctl(PR_SET_PDEATHSIG, (unsigned long)SIGTERM, 0UL, 0UL, 0UL);
+    if (getppid() != parent) { /* it died before the line above */
+        _exit(1);
     }
-    if (rc == 0) {
-        rc = posix_spawn(pid, "/proc/self/exe", &files, &attr, argv.to, environ);
+    if (out >= 0) {
+        (void)dup2(out, STDOUT_FILENO);
     }
-    (void)posix_spawnattr_destroy(&attr);
-    (void)posix_spawn_file_actions_destroy(&files);
-    return rc;
+    (void)execv("/proc/self/exe", argv.to);
+    _exit(127);
 }
 
-nw_status nw_child_run(const nw_child_args *a, const char *out, int *exit_code, nw_error *err)
+static nw_status start(const nw_child_args *a, const char *path, pid_t *pid, nw_error *err)
+{
+    const pid_t parent = getpid();
+    int out = -1;
+
+    if (nw_stop_requested()) {
+        return nw_fail(err, NW_E_CANCELLED, "narrow %s: stopped", a->argv[1]);
+    }
+    if (path != NULL) {
+        out = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+        if (out < 0) {
+            return nw_fail(err, NW_E_IO, "%s: cannot open: %s", path, strerror(errno));
+        }
+    }
+    *pid = fork();
+    if (*pid == 0) {
+        become(a, out, parent);
+    }
+    const int why = errno;
+    if (out >= 0) {
+        (void)close(out);
+    }
+    return *pid > 0
+               ? NW_OK
+               : nw_fail(err, NW_E_IO, "narrow %s: cannot start it: %s", a->argv[1], strerror(why));
+}
+
+nw_status nw_child_run(nw_child_args *a, const char *out, int *exit_code, nw_error *err)
 {
     pid_t pid = 0;
     int how = 0;
-    const int rc = spawn(a, out, &pid);
-
-    if (rc != 0) {
-        return nw_fail(err, NW_E_IO, "narrow %s: cannot start it: %s", a->argv[1], strerror(rc));
-    }
     bool told = false;
-    while (waitpid(pid, &how, 0) < 0) {
-        if (errno != EINTR) {
+
+    if (nw_log_get_level() < NW_LOG_INFO) {
+        nw_child_arg(a, "--quiet");
+    }
+    if (start(a, out, &pid, err) != NW_OK) {
+        return err->code;
+    }
+    for (pid_t got = 0; got == 0;) {
+        got = waitpid(pid, &how, WNOHANG);
+        if (got < 0 && errno != EINTR) {
             return nw_fail(err, NW_E_IO, "narrow %s: cannot wait for it: %s", a->argv[1],
                            strerror(errno));
         }
+        got = got < 0 ? 0 : got;
         if (nw_stop_requested() && !told) {
-            (void)kill(pid, SIGTERM); /* a SIGTERM of ours did not reach the child; ^C did */
+            (void)kill(pid, SIGTERM); /* a signal to us alone did not reach the child */
             told = true;
+        }
+        if (got == 0) {
+            nw_sleep_until_ns(nw_now_ns() + POLL_NS);
         }
     }
     if (nw_stop_requested()) {

@@ -5,7 +5,7 @@
 
 #include "base/status.h"
 
-#define NW_CHILD_MAX_ARGS 64
+#define NW_CHILD_MAX_ARGS 128
 
 typedef struct {
     const char *argv[NW_CHILD_MAX_ARGS + 2]; /* argv[0] is set by nw_child_run; NULL-terminated */
@@ -15,11 +15,12 @@ typedef struct {
 void nw_child_arg(nw_child_args *a, const char *arg); /* borrowed; asserts that it fits */
 void nw_child_option(nw_child_args *a, const char *name, const char *value); /* NULL: left out */
 
-/* Runs `narrow ARGS...` and waits. stdout goes to the file `out` (appended), or stays the
- * caller's where that is NULL; stderr stays the caller's, so that progress is seen. *exit_code is the child's. ^C reaches the child through the
- * terminal's process group; it is then waited for, and the result is NW_E_CANCELLED. A child ended
- * by a signal is NW_E_IO naming it. */
-NW_MUST_USE nw_status nw_child_run(const nw_child_args *a, const char *out, int *exit_code,
+/* Runs `narrow ARGS...` (with --quiet where this process is quiet) and waits. stdout goes to the file
+ * `out` (appended), or stays the caller's where that is NULL; stderr stays the caller's, so that
+ * progress is seen. *exit_code is the child's. After ^C or SIGTERM the child is told to stop and
+ * waited for, and the result is NW_E_CANCELLED. A child ended by a signal is NW_E_IO naming it. The
+ * child does not outlive this process. */
+NW_MUST_USE nw_status nw_child_run(nw_child_args *a, const char *out, int *exit_code,
                                    nw_error *err);
 
 #endif

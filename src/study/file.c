@@ -69,7 +69,7 @@ static const field load_fields[] = {
     {"output", FIELD_NESTED, 0, 0, 0},
     {"rates", FIELD_NESTED, 0, 0, 0},
     {"requests", FIELD_U32, offsetof(nw_study, load.requests), 1, 1000000},
-    {"files", FIELD_U32, offsetof(nw_study, load.files), 1, 100},
+    {"files", FIELD_U32, offsetof(nw_study, load.files), 1, NW_STUDY_MAX_FILES},
     {"max_seqs", FIELD_U32, offsetof(nw_study, load.max_seqs), 1, 256},
     {"warmup_s", FIELD_REAL, offsetof(nw_study, load.warmup_s), 0, 3600},
     {"slo_ttft_ms", FIELD_REAL, offsetof(nw_study, load.slo_ttft_ms), 1, 3600000},

@@ -21,6 +21,7 @@
 
 #define NW_STUDY_MAX_CANDIDATES 64
 #define NW_STUDY_MAX_RATES      16
+#define NW_STUDY_MAX_FILES      32 /* as many windows as a run of narrow bench takes */
 
 typedef struct {
     const char *name;

@@ -10,14 +10,17 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "decide/policy.h"
+#include "eval/suite.h"
+#include "quant/recipe.h"
 #include "record/record.h"
 #include "study/stages_parts.h"
 #include "target/target.h"
 
 enum { EXIT_GATES = 1, EXIT_REFUSED = 3 };
 
-nw_status nw_stage_child(nw_stages *st, const nw_child_args *args, const char *what,
-                         const char *out, int *exit_code, nw_error *err)
+nw_status nw_stage_child(nw_stages *st, nw_child_args *args, const char *what, const char *out,
+                         int *exit_code, nw_error *err)
 {
     const double start = nw_now_s();
 
@@ -30,7 +33,7 @@ nw_status nw_stage_child(nw_stages *st, const nw_child_args *args, const char *w
     return NW_OK;
 }
 
-nw_status nw_stage_must(nw_stages *st, const nw_child_args *args, const char *what, nw_error *err)
+nw_status nw_stage_must(nw_stages *st, nw_child_args *args, const char *what, nw_error *err)
 {
     int code = 0;
 
@@ -81,7 +84,6 @@ nw_status nw_stage_quantize(nw_stages *st, size_t i, nw_error *err)
 {
     const nw_study_candidate *c = &st->study.candidates[i];
     nw_child_args args = {.n = 0};
-    nw_digest model;
     char folder[128];
     char what[160];
     int code = 0;
@@ -92,12 +94,11 @@ nw_status nw_stage_quantize(nw_stages *st, size_t i, nw_error *err)
     }
     (void)snprintf(folder, sizeof folder, "artifacts/%s", c->name);
     char *path = nw_path_join(st->study.work, folder);
-    if (path == NULL || model_digest(st->study.model, &model, err) != NW_OK) {
-        free(path);
-        return path == NULL ? nw_fail(err, NW_E_NOMEM, "%s: no memory", c->name) : err->code;
+    if (path == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "%s: no memory", c->name);
     }
     st->artifact[i] = path;
-    if (is_made(path, c->recipe, &model)) {
+    if (is_made(path, c->recipe, &st->model)) {
         st->step++;
         return NW_OK;
     }
@@ -116,8 +117,7 @@ nw_status nw_stage_quantize(nw_stages *st, size_t i, nw_error *err)
     if (code != 0) {
         nw_log(NW_LOG_WARN, "%s: the recipe does not fit this model; the study goes on without it",
                c->name);
-        free(path);
-        st->artifact[i] = NULL;
+        nw_stages_drop(st, i, true);
     }
     return NW_OK;
 }
@@ -225,24 +225,77 @@ static char *in_work(const nw_stages *st, const char *name)
     return nw_path_join(st->study.work, name);
 }
 
-static nw_status check_inputs(const nw_stages *st, nw_error *err)
+/* What is on disk under that name, file or folder. */
+static nw_status check_there(const nw_stages *st, const char *what, const char *path, nw_error *err)
+{
+    return path == NULL || nw_file_exists(path) || nw_file_is_dir(path)
+               ? NW_OK
+               : nw_fail(err, NW_E_IO, "%s: %s %s is not there", st->study.path, what, path);
+}
+
+static nw_status check_candidate(const nw_stages *st, const nw_study_candidate *c, nw_error *err)
+{
+    nw_recipe *recipe = NULL;
+
+    if (c->recipe == NULL) {
+        return nw_target_spec_is_url(c->artifact) ? NW_OK
+                                                  : check_there(st, "artifact", c->artifact, err);
+    }
+    if (st->study.model == NULL) {
+        return nw_fail(err, NW_E_USAGE,
+                       "%s: '%s' is made by a recipe, but there is no model:", st->study.path,
+                       c->name);
+    }
+    if (nw_recipe_open(c->recipe, &recipe, err) != NW_OK) {
+        return nw_context(err, "%s: candidate '%s'", st->study.path, c->name);
+    }
+    nw_recipe_close(recipe);
+    return NW_OK;
+}
+
+static nw_status check_suite(const nw_stages *st, const char *spec, nw_item_kind kind,
+                             nw_error *err)
+{
+    nw_suite suite;
+
+    if (spec == NULL) {
+        return NW_OK;
+    }
+    if (nw_suite_open(spec, kind, st->study.quality.seed, st->study.quality.items, &suite, err) !=
+        NW_OK) {
+        return nw_context(err, "%s", st->study.path);
+    }
+    nw_suite_release(&suite);
+    return NW_OK;
+}
+
+static nw_status check_policy(const nw_stages *st, nw_error *err)
+{
+    nw_policy policy;
+
+    if (nw_policy_load(st->study.policy, &policy, err) != NW_OK) {
+        return nw_context(err, "%s", st->study.path);
+    }
+    nw_policy_release(&policy);
+    return NW_OK;
+}
+
+/* An hour of work must not end at a file name: all that later stages open is opened now. */
+static nw_status check_inputs(nw_stages *st, nw_error *err)
 {
     const nw_study *s = &st->study;
+    nw_status status = check_there(st, "model", s->model, err);
 
-    for (size_t i = 0; i < s->n_candidates; i++) {
-        if (s->candidates[i].recipe != NULL && s->model == NULL) {
-            return nw_fail(err, NW_E_USAGE,
-                           "%s: '%s' is made by a recipe, but there is no model:", s->path,
-                           s->candidates[i].name);
-        }
+    status = status == NW_OK ? check_there(st, "text", s->quality.text, err) : status;
+    for (size_t i = 0; i < s->n_candidates && status == NW_OK; i++) {
+        status = check_candidate(st, &s->candidates[i], err);
     }
-    if (s->model != NULL && !nw_file_exists(s->model) && !nw_file_is_dir(s->model)) {
-        return nw_fail(err, NW_E_IO, "%s: model %s is not there", s->path, s->model);
+    if (status != NW_OK || check_policy(st, err) != NW_OK ||
+        check_suite(st, s->quality.choice, NW_ITEM_CHOICE, err) != NW_OK ||
+        check_suite(st, s->quality.generate, NW_ITEM_GENERATE, err) != NW_OK) {
+        return err->code;
     }
-    if (s->quality.text != NULL && !nw_file_exists(s->quality.text)) {
-        return nw_fail(err, NW_E_IO, "%s: text %s is not there", s->path, s->quality.text);
-    }
-    return NW_OK;
+    return s->model != NULL ? model_digest(s->model, &st->model, err) : NW_OK;
 }
 
 nw_status nw_stages_open(nw_stages *st, nw_error *err)
@@ -266,13 +319,20 @@ nw_status nw_stages_open(nw_stages *st, nw_error *err)
     return status;
 }
 
+void nw_stages_drop(nw_stages *st, size_t i, bool with_quality)
+{
+    const nw_study *s = &st->study;
+
+    free(st->artifact[i]);
+    st->artifact[i] = NULL;
+    st->n_steps -= (with_quality ? 1U : 0U) + (s->batch1.requests > 0 ? 1U : 0U) +
+                   (s->load.requests > 0 ? (unsigned)s->load.n_rates : 0U);
+}
+
 void nw_stages_close(nw_stages *st)
 {
     for (size_t i = 0; i < NW_STUDY_MAX_CANDIDATES; i++) {
         free(st->artifact[i]);
-    }
-    for (size_t i = 0; i < NW_STUDY_MAX_RATES; i++) {
-        free(st->arrivals[i]);
     }
     free(st->record);
     free(st->log);

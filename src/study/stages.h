@@ -3,6 +3,7 @@
 #ifndef NW_STUDY_STAGES_H
 #define NW_STUDY_STAGES_H
 
+#include "base/hash.h"
 #include "study/file.h"
 
 typedef struct {
@@ -10,7 +11,8 @@ typedef struct {
     bool stop_at_gate;
     char *record, *log, *report;             /* paths, owned */
     char *artifact[NW_STUDY_MAX_CANDIDATES]; /* what is measured; owned; NULL: dropped */
-    char *arrivals[NW_STUDY_MAX_RATES];      /* arrival files, owned */
+    nw_digest model;                         /* of the study's model; "" without one */
+    char load_tag[9];                        /* names capacity and arrival files by their plan */
     bool rejected[NW_STUDY_MAX_CANDIDATES];  /* by a quality gate; set by an early decide */
     unsigned step, n_steps;                  /* for "[3/14]" */
 } nw_stages;
@@ -18,6 +20,8 @@ typedef struct {
 /* Folders, paths, and a look at every input before work begins. */
 NW_MUST_USE nw_status nw_stages_open(nw_stages *st, nw_error *err);
 void nw_stages_close(nw_stages *st);
+/* Takes candidate i out of the stages that come: all but its artifact, or its speed only. */
+void nw_stages_drop(nw_stages *st, size_t i, bool with_quality);
 
 /* Makes the artifact of candidate i where it is not there already. A recipe that does not fit the
  * model drops the candidate, with a warning; the baseline's is an error. */

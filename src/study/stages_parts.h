@@ -7,10 +7,10 @@
 
 /* Runs a child as the next step, telling what and how long. Its stdout goes to the file `out`, or to
  * ours where that is NULL. */
-NW_MUST_USE nw_status nw_stage_child(nw_stages *st, const nw_child_args *args, const char *what,
+NW_MUST_USE nw_status nw_stage_child(nw_stages *st, nw_child_args *args, const char *what,
                                      const char *out, int *exit_code, nw_error *err);
 /* The same, where any exit code but 0 is an error. */
-NW_MUST_USE nw_status nw_stage_must(nw_stages *st, const nw_child_args *args, const char *what,
+NW_MUST_USE nw_status nw_stage_must(nw_stages *st, nw_child_args *args, const char *what,
                                     nw_error *err);
 /* --kv, --act, --record, --candidate of candidate i. */
 void nw_stage_engine_options(const nw_stages *st, size_t i, nw_child_args *a);

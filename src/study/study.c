@@ -22,14 +22,14 @@ static nw_status for_each(nw_stages *st, nw_status (*stage)(nw_stages *, size_t,
     return NW_OK;
 }
 
-static unsigned count_steps(const nw_study *s)
+static unsigned count_steps(const nw_study *s, bool stop_at_gate)
 {
     const unsigned n = (unsigned)s->n_candidates;
     unsigned steps = 2 * n + 2; /* artifacts and quality; decide and report */
 
     steps += s->batch1.requests > 0 ? n : 0;
-    steps += s->load.requests > 0 ? n + 1 : 0;
-    return steps;
+    steps += s->load.requests > 0 ? n * (unsigned)s->load.n_rates + 1 : 0;
+    return steps + (stop_at_gate ? 1 : 0);
 }
 
 static void override(const nw_study_options *o, nw_study *s)
@@ -49,8 +49,7 @@ static nw_status drop_rejected(nw_stages *st, nw_error *err)
         if (st->artifact[i] != NULL && st->rejected[i]) {
             nw_log(NW_LOG_INFO, "%s: failed a quality gate and is not benchmarked",
                    st->study.candidates[i].name);
-            free(st->artifact[i]);
-            st->artifact[i] = NULL;
+            nw_stages_drop(st, i, false);
         }
     }
     return status;
@@ -84,7 +83,7 @@ nw_status nw_study_run(const nw_study_options *o, nw_error *err)
         return err->code;
     }
     override(o, &st.study);
-    st.n_steps = count_steps(&st.study);
+    st.n_steps = count_steps(&st.study, o->stop_at_gate);
     nw_status status = nw_stages_open(&st, err);
     status = status == NW_OK ? run_stages(&st, err) : status;
     if (status == NW_OK) {

@@ -271,7 +271,7 @@ static void an_unfinished_run_is_resumed_with_its_rows(void **state)
     assert_int_equal(nw_record_add_items(f->rec, first, &row, 1, &err), NW_OK);
     assert_int_equal(nw_record_run_end(f->rec, first, "cancelled", &err), NW_OK);
     assert_int_equal(
-        nw_record_run_done(f->rec, "a-int4", "quality", "choice:a", "s1", "bb", &done, &err),
+        nw_record_run_done(f->rec, "a-int4", "quality", "choice:a", "s1", "bb", "k", &done, &err),
         NW_OK);
     assert_true(done == 0);
     assert_true(begin(f, "quality", "choice:a", true, &resumed) == first);
@@ -280,7 +280,7 @@ static void an_unfinished_run_is_resumed_with_its_rows(void **state)
     assert_string_equal(text, "q1/0/0.00/-1/-;");
     assert_int_equal(nw_record_run_end(f->rec, first, "done", &err), NW_OK);
     assert_int_equal(
-        nw_record_run_done(f->rec, "a-int4", "quality", "choice:a", "s1", "bb", &done, &err),
+        nw_record_run_done(f->rec, "a-int4", "quality", "choice:a", "s1", "bb", "k", &done, &err),
         NW_OK);
     assert_true(done == first);
 }
