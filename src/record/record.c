@@ -118,19 +118,20 @@ static nw_status check_pages(nw_record *r, nw_error *err)
     return st;
 }
 
-/* Accepts our file, makes one of an empty file when we may write, refuses the rest. */
+/* Accepts our file, makes one of an empty file when we may write, refuses the rest. A database with
+ * nothing in it is empty too: it is left where the disk was full before the tables were made. */
 static nw_status check_identity(nw_record *r, nw_record_mode mode, nw_error *err)
 {
-    int64_t pages = 0;
+    int64_t things = 0;
     int64_t application = 0;
     int64_t version = 0;
-    nw_status st = pragma_number(r, "PRAGMA page_count", &pages, err);
+    nw_status st = pragma_number(r, "PRAGMA application_id", &application, err);
 
-    if (st == NW_OK && pages == 0 && mode == NW_RECORD_WRITE) {
-        return create_schema(r, err);
-    }
     if (st == NW_OK) {
-        st = pragma_number(r, "PRAGMA application_id", &application, err);
+        st = pragma_number(r, "SELECT count(*) FROM sqlite_schema", &things, err);
+    }
+    if (st == NW_OK && application == 0 && things == 0 && mode == NW_RECORD_WRITE) {
+        return create_schema(r, err);
     }
     if (st == NW_OK) {
         st = pragma_number(r, "PRAGMA user_version", &version, err);

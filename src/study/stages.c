@@ -33,6 +33,13 @@ nw_status nw_stage_child(nw_stages *st, nw_child_args *args, const char *what, c
     return NW_OK;
 }
 
+/* A refusal of what the user gave (exit code 3) stays one. */
+static nw_status child_failed(const char *what, const nw_child_args *args, int code, nw_error *err)
+{
+    return nw_fail(err, code == EXIT_REFUSED ? NW_E_FORMAT : NW_E_IO,
+                   "%s: narrow %s ended with exit code %d", what, args->argv[1], code);
+}
+
 nw_status nw_stage_must(nw_stages *st, nw_child_args *args, const char *what, nw_error *err)
 {
     int code = 0;
@@ -40,9 +47,7 @@ nw_status nw_stage_must(nw_stages *st, nw_child_args *args, const char *what, nw
     if (nw_stage_child(st, args, what, st->log, &code, err) != NW_OK) {
         return err->code;
     }
-    return code == 0 ? NW_OK
-                     : nw_fail(err, NW_E_IO, "%s: narrow %s ended with exit code %d", what,
-                               args->argv[1], code);
+    return code == 0 ? NW_OK : child_failed(what, args, code, err);
 }
 
 void nw_stage_engine_options(const nw_stages *st, size_t i, nw_child_args *a)
@@ -112,7 +117,7 @@ nw_status nw_stage_quantize(nw_stages *st, size_t i, nw_error *err)
         return err->code;
     }
     if (code != 0 && (i == 0 || code != EXIT_REFUSED)) {
-        return nw_fail(err, NW_E_IO, "%s: narrow quantize ended with exit code %d", what, code);
+        return child_failed(what, &args, code, err);
     }
     if (code != 0) {
         nw_log(NW_LOG_WARN, "%s: the recipe does not fit this model; the study goes on without it",
@@ -204,7 +209,7 @@ nw_status nw_stage_decide(nw_stages *st, bool early, nw_error *err)
         return err->code;
     }
     if (code > EXIT_GATES) {
-        return nw_fail(err, NW_E_IO, "decide: narrow decide ended with exit code %d", code);
+        return child_failed("decide", &args, code, err);
     }
     return early ? read_rejected(st, err) : NW_OK;
 }

@@ -105,6 +105,7 @@ typedef struct {
     int64_t t_ns;
 } event_ctx;
 
+/* A model may well generate a NUL, which JSON writes as \u0000. */
 static void on_event(void *ctx, const char *data, size_t n)
 {
     const event_ctx *c = ctx;
@@ -114,7 +115,7 @@ static void on_event(void *ctx, const char *data, size_t n)
         c->call->saw_done = true;
         return;
     }
-    json_t *root = json_loadb(data, n, 0, &at);
+    json_t *root = json_loadb(data, n, JSON_ALLOW_NUL, &at);
     if (!json_is_object(root)) {
         fault(c->call, "an event is not a JSON object");
     } else if (json_object_get(root, "error") != NULL) {
@@ -146,8 +147,8 @@ bool nw_ep_reply_bytes(nw_ep_call *call, long http_status, const char *bytes, si
 static void take_whole(nw_ep_call *call)
 {
     json_error_t at;
-    json_t *root =
-        json_loadb(call->reply.data != NULL ? call->reply.data : "", call->reply.len, 0, &at);
+    json_t *root = json_loadb(call->reply.data != NULL ? call->reply.data : "", call->reply.len,
+                              JSON_ALLOW_NUL, &at);
     const json_t *choice = json_array_get(json_object_get(root, "choices"), 0);
     const json_t *text = choice_text(call, choice, "message");
 
@@ -182,8 +183,8 @@ static void end_refused(nw_ep_call *call, long http_status)
 {
     char why[256];
     json_error_t at;
-    json_t *root =
-        json_loadb(call->reply.data != NULL ? call->reply.data : "", call->reply.len, 0, &at);
+    json_t *root = json_loadb(call->reply.data != NULL ? call->reply.data : "", call->reply.len,
+                              JSON_ALLOW_NUL, &at);
     const char *m = error_message(root);
     const nw_status st = http_status == 429 || http_status == 503 ? NW_E_BUSY
                          : http_status >= 500                     ? NW_E_NETWORK

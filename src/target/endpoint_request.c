@@ -134,7 +134,7 @@ nw_status nw_ep_get_json(const nw_endpoint *ep, const char *path, json_t **out, 
         st = nw_fail(err, NW_E_NETWORK, "%s: answered with HTTP status %ld, 200 is needed", url,
                      http);
     } else {
-        *out = json_loadb(body.data != NULL ? body.data : "", body.len, 0, &at);
+        *out = json_loadb(body.data != NULL ? body.data : "", body.len, JSON_ALLOW_NUL, &at);
         if (*out == NULL) {
             st = nw_fail(err, NW_E_NETWORK, "%s: answer is not JSON: line %d: %s", url, at.line,
                          at.text);

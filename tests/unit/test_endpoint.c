@@ -58,6 +58,7 @@ static const mock_answer answers[] = {
      PIECES(WHOLE("{\"choices\":[{\"text\":\"all of it\",\"finish_reason\":\"length\"}],"
                   "\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":3}}")),
      0, 0},
+    {"nul_inside", PIECES(HEAD TEXT("a\\u0000b"), FINISH("stop") DONE), 0, 0},
     {"slow", PIECES(HEAD TEXT("a"), TEXT("b"), TEXT("c"), FINISH("stop") DONE), 700, 0},
 };
 
@@ -91,6 +92,7 @@ static struct row {
     {"not_json", false, NW_E_NETWORK, NW_GEN_ERROR, "", 0, 0, {0}, "not a JSON object"},
     {"wrong_types", true, NW_OK, NW_GEN_STOP, "", 0, 0, {0}, NULL},
     {"negative_count", true, NW_E_NETWORK, NW_GEN_ERROR, "a", 0, 1, {0}, "no token count"},
+    {"nul_inside", false, NW_OK, NW_GEN_STOP, "a", 0, 1, {0}, NULL},
     {"refused", false, NW_E_RANGE, NW_GEN_ERROR, "", 0, 0, {0}, "400: no such key"},
     {"broken", false, NW_E_NETWORK, NW_GEN_ERROR, "", 0, 0, {0}, "500"},
     {"busy_for_ever", false, NW_E_BUSY, NW_GEN_ERROR, "", 0, 0, {0}, "429: busy, wait"},

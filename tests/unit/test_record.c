@@ -79,6 +79,7 @@ static int64_t begin(fixture *f, const char *stage, const char *suite, bool resu
                             .settings_json = "{}",
                             .data_hash = "d1",
                             .artifact_hash = "bb",
+                            .kernel_map = "k",
                             .threads = 2,
                             .seed = -1};
     if (nw_record_run_begin(f->rec, &run, resume, &id, resumed, &err) != NW_OK) {
@@ -283,6 +284,11 @@ static void an_unfinished_run_is_resumed_with_its_rows(void **state)
         nw_record_run_done(f->rec, "a-int4", "quality", "choice:a", "s1", "bb", "k", &done, &err),
         NW_OK);
     assert_true(done == first);
+    /* another KV format or tier under the same name was not measured yet */
+    assert_int_equal(
+        nw_record_run_done(f->rec, "a-int4", "quality", "choice:a", "s1", "bb", "k2", &done, &err),
+        NW_OK);
+    assert_true(done == 0);
 }
 
 static void without_resume_an_unfinished_run_goes_with_its_rows(void **state)
@@ -391,6 +397,21 @@ static void a_foreign_database_is_refused(void **state)
     close_record(f);
     sql(f, "PRAGMA application_id = 5");
     reopen_is_refused(f, NW_E_FORMAT, "not a record of narrow");
+}
+
+/* What a full disk leaves: the file is there, in WAL mode, but no table was made. */
+static void a_database_without_tables_becomes_a_record(void **state)
+{
+    fixture *f = *state;
+    nw_error err = {0};
+    size_t n = 9;
+    nw_rec_candidate *c = NULL;
+    close_record(f);
+    assert_int_equal(unlink(f->path), 0);
+    sql(f, "PRAGMA journal_mode = WAL");
+    assert_int_equal(nw_record_open(f->path, NW_RECORD_WRITE, &f->rec, &err), NW_OK);
+    assert_int_equal(nw_record_candidates(f->rec, &f->arena, &c, &n, &err), NW_OK);
+    assert_int_equal(n, 0);
 }
 
 static void a_text_file_is_refused(void **state)
@@ -515,6 +536,7 @@ int main(void)
         TEST(a_policy_replaces_its_own_conclusions_only),
         TEST(a_newer_record_is_refused),
         TEST(a_foreign_database_is_refused),
+        TEST(a_database_without_tables_becomes_a_record),
         TEST(a_text_file_is_refused),
         TEST(a_damaged_page_is_refused),
         TEST(a_missing_file_is_not_made_by_reading),
