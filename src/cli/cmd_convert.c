@@ -24,7 +24,6 @@ static const nw_option options[] = {
      .type = NW_OPT_INT,
      .lo = 0,
      .hi = 9007199254740992.0,
-     .unit = "SEED",
      .help = "rescale channels so that the function stays and the grid of an earlier quantization "
              "is left; checks that logits agree"},
     {.name = "no-check",

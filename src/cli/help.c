@@ -61,7 +61,7 @@ void nw_help_explain(const nw_option *o, nw_buf *out)
     }
     (void)nw_buf_puts(out, " (");
     if (number) {
-        (void)nw_buf_printf(out, "%.15g to %.15g%s%s", o->lo, o->hi, o->unit == NULL ? "" : " ",
+        (void)nw_buf_printf(out, "%.16g to %.16g%s%s", o->lo, o->hi, o->unit == NULL ? "" : " ",
                             o->unit == NULL ? "" : o->unit);
         comma = "; ";
     }
@@ -105,7 +105,7 @@ void nw_help_day(nw_buf *out)
 {
     static const char *const steps[][2] = {
         {"narrow doctor", "what this machine can run"},
-        {"narrow plan MODEL", "memory, ceiling and gates, before any run"},
+        {"narrow inspect MODEL", "its shape, formats, effective bits and tokenizer"},
         {"narrow quantize MODEL --recipe R -o DIR", "write an artifact"},
         {"narrow generate ARTIFACT \"prompt\"", "read some of its text"},
         {"narrow study study.yaml", "quality, speed, gates and frontier of all candidates"},

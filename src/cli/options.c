@@ -148,7 +148,7 @@ static nw_status out_of_range(const nw_command *c, const nw_arg *a, nw_error *er
     char want[96];
     const char *unit = o->unit == NULL ? "" : o->unit;
 
-    (void)snprintf(want, sizeof want, "must be %.15g to %.15g%s%.32s", o->lo, o->hi,
+    (void)snprintf(want, sizeof want, "must be %.16g to %.16g%s%.32s", o->lo, o->hi,
                    *unit == '\0' ? "" : " ", unit);
     return bad_value(c, a, want, err);
 }

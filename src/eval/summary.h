@@ -7,7 +7,7 @@
 
 #include "record/record.h"
 
-/* Adds to `out`: perplexity with its 95 % interval (cluster bootstrap over windows), and, where rows
+/* Adds to `out`: perplexity with its 95 % interval (Student's t over windows), and, where rows
  * carry a baseline, its perplexity, ln ratio, KL (mean, median, p99, max) and top-1 agreement.
  * nll_base [n], NaN without a baseline. n_bytes of the whole text give bits per byte only where all
  * of it was scored, so it is left to the caller's data and not reported here. */
