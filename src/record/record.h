@@ -210,6 +210,7 @@ NW_MUST_USE nw_status nw_record_kernels(nw_record *r, int64_t run, nw_rec_kernel
                                         nw_error *err);
 NW_MUST_USE nw_status nw_record_series(nw_record *r, int64_t run, const char *name,
                                        nw_rec_sample_fn each, void *ctx, nw_error *err);
+/* NW_E_FORMAT where a window begins before 0 or ends before it begins: spans can be computed. */
 NW_MUST_USE nw_status nw_record_windows(nw_record *r, int64_t run, nw_arena *arena,
                                         nw_rec_window **out, size_t *n, nw_error *err);
 NW_MUST_USE nw_status nw_record_metrics(nw_record *r, int64_t run, nw_arena *arena,

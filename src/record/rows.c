@@ -1,6 +1,7 @@
 /* Rows of a run: items, tokens, requests, windows, metrics, kernels, series. Each table is a list of
  * columns; writing and reading are db.c's.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
 
@@ -227,10 +228,20 @@ nw_status nw_record_windows(nw_record *r, int64_t run, nw_arena *arena, nw_rec_w
     void *rows = NULL;
     nw_status st = nw_db_list(r, &window_table, "run_id = ?1", args, 1, &row, arena, &rows, n, err);
 
-    if (st == NW_OK) {
-        *out = rows;
+    if (st != NW_OK) {
+        return st;
     }
-    return st;
+    const nw_rec_window *w = rows;
+    for (size_t i = 0; i < *n; i++) {
+        if (w[i].start_ns < 0 || w[i].end_ns < w[i].start_ns) {
+            return nw_fail(err, NW_E_FORMAT,
+                           "%s: window %" PRId64 " of run %" PRId64 " goes from %" PRId64
+                           " to %" PRId64 " ns",
+                           nw_record_path(r), w[i].file_no, run, w[i].start_ns, w[i].end_ns);
+        }
+    }
+    *out = rows;
+    return NW_OK;
 }
 
 nw_status nw_record_metrics(nw_record *r, int64_t run, nw_arena *arena, nw_rec_metric **out,

@@ -259,6 +259,20 @@ static void metrics_windows_kernels_series(void **state)
     assert_true(n == 2 && w[0].file_no == 0 && w[0].steady == 1 && w[1].steady == -1);
 }
 
+/* A foreign record may hold any integers; spans of a window must be computable. */
+static void a_window_that_ends_before_it_begins_is_refused(void **state)
+{
+    fixture *f = *state;
+    nw_error err = {0};
+    nw_rec_window *w = NULL;
+    size_t n = 0;
+    const int64_t run = begin(f, "load", "load", false, NULL);
+    const nw_rec_window windows[] = {{0, INT64_MAX, INT64_MIN + 1, 4.0, -1, NULL}};
+    assert_int_equal(nw_record_add_windows(f->rec, run, windows, 1, &err), NW_OK);
+    assert_int_equal(nw_record_windows(f->rec, run, &f->arena, &w, &n, &err), NW_E_FORMAT);
+    assert_non_null(strstr(err.message, "window 0"));
+}
+
 static void an_unfinished_run_is_resumed_with_its_rows(void **state)
 {
     fixture *f = *state;
@@ -530,6 +544,7 @@ int main(void)
         TEST(request_keeps_events_and_missing_times),
         TEST(a_callback_ends_the_reading),
         TEST(metrics_windows_kernels_series),
+        TEST(a_window_that_ends_before_it_begins_is_refused),
         TEST(an_unfinished_run_is_resumed_with_its_rows),
         TEST(without_resume_an_unfinished_run_goes_with_its_rows),
         TEST(a_transaction_left_open_is_undone),
