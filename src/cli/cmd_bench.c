@@ -5,6 +5,8 @@
 
 #include "base/log.h"
 #include "cli/bench_run.h"
+#include "cli/option_rows.h"
+#include "cli/print_json.h"
 
 static const nw_option options[] = {
     {.name = "regime",
@@ -134,63 +136,21 @@ static const nw_option options[] = {
      .hi = 1048576,
      .unit = "tokens",
      .help = "context of the server; 0 for the model's"},
-    {.name = "threads",
-     .letter = 't',
-     .type = NW_OPT_INT,
-     .fallback = "0",
-     .lo = 0,
-     .hi = 1024,
-     .unit = "threads",
-     .help = "threads of the engine; 0 for all this process may use"},
-    {.name = "tier",
-     .type = NW_OPT_STRING,
-     .unit = "TIER",
-     .help = "kernel tier, such as ref; by default the best that runs here"},
-    {.name = "kv",
-     .type = NW_OPT_STRING,
-     .unit = "KIND",
-     .help = "format of keys and values: f32, bf16, int8, or KEYS/VALUES"},
-    {.name = "act",
-     .type = NW_OPT_CHOICE,
-     .choices = "a16|a8",
-     .help = "activations of quantized matrices; by default as the artifact says"},
-    {.name = "record",
-     .letter = 'r',
-     .type = NW_OPT_STRING,
-     .unit = "DB",
-     .help = "record that gets every row"},
-    {.name = "candidate",
-     .type = NW_OPT_STRING,
-     .unit = "NAME",
-     .help = "name of the target in the record"},
-    {.name = "role",
-     .type = NW_OPT_CHOICE,
-     .fallback = "candidate",
-     .choices = "candidate|baseline",
-     .help = "role of the target, when it is new to the record"},
+    NW_OPTION_THREADS,
+    NW_OPTION_TIER,
+    NW_OPTION_KV,
+    NW_OPTION_ACT,
+    NW_OPTION_RECORD,
+    NW_OPTION_CANDIDATE,
+    NW_OPTION_ROLE,
     {.name = "again", .type = NW_OPT_FLAG, .help = "measure once more what the record already has"},
-    {.name = "api-key", .type = NW_OPT_STRING, .unit = "KEY", .help = "bearer token for a server"},
-    {.name = "model",
-     .type = NW_OPT_STRING,
-     .unit = "NAME",
-     .help = "model name for a server; by default the first it lists"},
+    NW_OPTION_API_KEY,
+    NW_OPTION_SERVER_MODEL,
     {.name = "tokenizer",
      .type = NW_OPT_STRING,
      .unit = "MODEL",
      .help = "model whose tokenizer counts prompt tokens for a server"},
 };
-
-static nw_status print_json(const json_t *out, nw_error *err)
-{
-    char *text = json_dumps(out, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-
-    if (text == NULL) {
-        return nw_fail(err, NW_E_NOMEM, "bench: no memory for the result");
-    }
-    (void)printf("%s\n", text);
-    free(text);
-    return NW_OK;
-}
 
 static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
 {
@@ -208,7 +168,7 @@ static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
     }
     nw_service_close(&b.service);
     if (st == NW_OK && args->json) {
-        st = print_json(b.out, err);
+        st = nw_print_json("bench", json_incref(b.out), err);
     }
     json_decref(b.out);
     nw_bench_costs_release(&b.costs);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/print_json.h"
 #include "quant/convert.h"
 
 static const nw_option options[] = {
@@ -52,18 +53,7 @@ static const nw_option options[] = {
 
 static nw_status print_json(const nw_convert_report *r, nw_error *err)
 {
-    json_t *doc = nw_convert_report_json(r);
-    char *text = doc == NULL ? NULL : json_dumps(doc, JSON_INDENT(2));
-    nw_status st = NW_OK;
-
-    if (text == NULL) {
-        st = nw_fail(err, NW_E_NOMEM, "convert: no memory for the result");
-    } else {
-        (void)printf("%s\n", text);
-    }
-    free(text);
-    json_decref(doc);
-    return st;
+    return nw_print_json("convert", nw_convert_report_json(r), err);
 }
 
 static void print_text(const nw_convert_report *r, const char *out)

@@ -9,6 +9,7 @@
 #include "base/pool.h"
 #include "bench/bandwidth.h"
 #include "cli/command.h"
+#include "cli/print_json.h"
 
 #define MEASURE_S 0.5
 
@@ -102,17 +103,7 @@ static nw_status print_json(const machine *m, nw_error *err)
         (json_int_t)m->l3_bytes, "read_bandwidth", "median_gb_per_s", m->read.median_bytes_s / 1e9,
         "best_gb_per_s", m->read.best_bytes_s / 1e9, "buffer_bytes",
         (json_int_t)m->read.buffer_bytes, "n_passes", (int)m->read.n_passes);
-    char *text = row == NULL ? NULL : json_dumps(row, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
-    nw_status st = NW_OK;
-
-    if (text == NULL) {
-        st = nw_fail(err, NW_E_NOMEM, "doctor: no memory for the result");
-    } else {
-        (void)printf("%s\n", text);
-    }
-    free(text);
-    json_decref(row);
-    return st;
+    return nw_print_json("doctor", row, err);
 }
 
 static void print_text(const machine *m)

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/option_rows.h"
+#include "cli/print_json.h"
 #include "eval/evaluate.h"
 
 static const nw_option options[] = {
@@ -74,45 +76,15 @@ static const nw_option options[] = {
      .hi = 256,
      .unit = "requests",
      .help = "generate requests in flight"},
-    {.name = "threads",
-     .letter = 't',
-     .type = NW_OPT_INT,
-     .fallback = "0",
-     .lo = 0,
-     .hi = 1024,
-     .unit = "threads",
-     .help = "threads of the engine; 0 for all this process may use"},
-    {.name = "tier",
-     .type = NW_OPT_STRING,
-     .unit = "TIER",
-     .help = "kernel tier, such as ref; by default the best that runs here"},
-    {.name = "kv",
-     .type = NW_OPT_STRING,
-     .unit = "KIND",
-     .help = "format of keys and values: f32, bf16, int8, or KEYS/VALUES"},
-    {.name = "act",
-     .type = NW_OPT_CHOICE,
-     .choices = "a16|a8",
-     .help = "activations of quantized matrices; by default as the artifact says"},
-    {.name = "record",
-     .letter = 'r',
-     .type = NW_OPT_STRING,
-     .unit = "DB",
-     .help = "record that gets every row"},
-    {.name = "candidate",
-     .type = NW_OPT_STRING,
-     .unit = "NAME",
-     .help = "name of the target in the record"},
-    {.name = "role",
-     .type = NW_OPT_CHOICE,
-     .fallback = "candidate",
-     .choices = "candidate|baseline",
-     .help = "role of the target in the record"},
-    {.name = "api-key", .type = NW_OPT_STRING, .unit = "KEY", .help = "bearer token for a server"},
-    {.name = "model",
-     .type = NW_OPT_STRING,
-     .unit = "NAME",
-     .help = "model name for a server; by default the first it lists"},
+    NW_OPTION_THREADS,
+    NW_OPTION_TIER,
+    NW_OPTION_KV,
+    NW_OPTION_ACT,
+    NW_OPTION_RECORD,
+    NW_OPTION_CANDIDATE,
+    NW_OPTION_ROLE,
+    NW_OPTION_API_KEY,
+    NW_OPTION_SERVER_MODEL,
 };
 
 static nw_status parse_layers(const nw_args *args, unsigned *layers, nw_error *err)
@@ -193,18 +165,6 @@ static void print_text(const json_t *out)
     print_tasks(out, "generate");
 }
 
-static nw_status print_json(const json_t *out, nw_error *err)
-{
-    char *text = json_dumps(out, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-
-    if (text == NULL) {
-        return nw_fail(err, NW_E_NOMEM, "eval: no memory for the result");
-    }
-    (void)printf("%s\n", text);
-    free(text);
-    return NW_OK;
-}
-
 static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
 {
     nw_eval_options o = {
@@ -238,7 +198,7 @@ static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
         return st;
     }
     if (args->json) {
-        st = print_json(out, err);
+        st = nw_print_json("eval", json_incref(out), err);
     } else {
         print_text(out);
     }

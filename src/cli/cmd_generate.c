@@ -12,6 +12,8 @@
 #include "base/log.h"
 #include "base/signal.h"
 #include "cli/command.h"
+#include "cli/option_rows.h"
+#include "cli/print_json.h"
 #include "engine/engine.h"
 #include "engine/sampler.h"
 #include "model/config.h"
@@ -69,18 +71,8 @@ static const nw_option options[] = {
      .lo = 0,
      .hi = 9007199254740991,
      .help = "the same seed draws the same text"},
-    {.name = "threads",
-     .letter = 't',
-     .type = NW_OPT_INT,
-     .fallback = "0",
-     .lo = 0,
-     .hi = 1024,
-     .unit = "threads",
-     .help = "threads of the engine; 0 for all this process may use"},
-    {.name = "tier",
-     .type = NW_OPT_STRING,
-     .unit = "NAME",
-     .help = "kernel tier (ref, avx2, avx512); the best this processor runs without it"},
+    NW_OPTION_THREADS,
+    NW_OPTION_TIER,
     {.name = "kv",
      .type = NW_OPT_STRING,
      .fallback = "f32",
@@ -326,15 +318,7 @@ static nw_status print_json(const generator *g, nw_error *err)
         per_s(decode_steps(g), g->decode_ns), "tier", f->tier, "threads", (int)f->n_threads, "act",
         f->a8 ? "a8" : "a16", "kernel_map", f->kernel_map, "weight_bytes",
         (json_int_t)f->weight_bytes, "kv_bytes_per_token", (json_int_t)f->kv_bytes_per_token);
-    char *text = row != NULL ? json_dumps(row, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
-
-    json_decref(row);
-    if (text == NULL) {
-        return nw_fail(err, NW_E_NOMEM, "generate: no memory for the result");
-    }
-    (void)printf("%s\n", text);
-    free(text);
-    return NW_OK;
+    return nw_print_json("generate", row, err);
 }
 
 static nw_status finish_answer(const generator *g, nw_error *err)

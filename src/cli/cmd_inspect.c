@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/inspect.h"
+#include "cli/print_json.h"
 
 static const nw_option options[] = {
     {.name = "tensors",
@@ -72,17 +73,7 @@ static nw_status print_json(const nw_inspection *m, nw_error *err)
         (json_int_t)m->n_params, "weight_bytes", (json_int_t)m->n_bytes, "effective_bits",
         nw_inspect_bits(m->n_bytes, m->n_params), "formats", format_rows(m), "tensors",
         tensor_rows(m));
-    char *text = row == NULL ? NULL : json_dumps(row, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-    nw_status st = NW_OK;
-
-    if (text == NULL) {
-        st = nw_fail(err, NW_E_NOMEM, "inspect: no memory for the result, or the path is no UTF-8");
-    } else {
-        (void)printf("%s\n", text);
-    }
-    free(text);
-    json_decref(row);
-    return st;
+    return nw_print_json("inspect", row, err);
 }
 
 static nw_status run(const nw_args *args, int *exit_code, nw_error *err)

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/signal.h"
 #include "cli/command.h"
+#include "cli/option_rows.h"
 #include "engine/engine.h"
 #include "serve/server.h"
 
@@ -40,26 +41,10 @@ static const nw_option options[] = {
      .type = NW_OPT_STRING,
      .unit = "NAME",
      .help = "model name in the API; by default the last part of the path"},
-    {.name = "threads",
-     .letter = 't',
-     .type = NW_OPT_INT,
-     .fallback = "0",
-     .lo = 0,
-     .hi = 1024,
-     .unit = "threads",
-     .help = "threads of the engine; 0 for all this process may use"},
-    {.name = "tier",
-     .type = NW_OPT_STRING,
-     .unit = "TIER",
-     .help = "kernel tier, such as ref; by default the best that runs here"},
-    {.name = "kv",
-     .type = NW_OPT_STRING,
-     .unit = "KIND",
-     .help = "format of keys and values: f32, bf16, int8, or KEYS/VALUES"},
-    {.name = "act",
-     .type = NW_OPT_CHOICE,
-     .choices = "a16|a8",
-     .help = "activations of quantized matrices; by default as the artifact says"},
+    NW_OPTION_THREADS,
+    NW_OPTION_TIER,
+    NW_OPTION_KV,
+    NW_OPTION_ACT,
     {.name = "context",
      .letter = 'c',
      .type = NW_OPT_INT,

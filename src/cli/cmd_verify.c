@@ -6,6 +6,7 @@
 
 #include "artifact/artifact.h"
 #include "cli/command.h"
+#include "cli/print_json.h"
 
 static const nw_option options[] = {
     {.name = "source",
@@ -41,17 +42,7 @@ static nw_status print_json(const tally *s, bool ok, nw_error *err)
 {
     json_t *row =
         json_pack("{s:b, s:I, s:O}", "ok", ok, "n_tensors", (json_int_t)s->n, "faults", s->faults);
-    char *text = row == NULL ? NULL : json_dumps(row, JSON_INDENT(2));
-    nw_status st = NW_OK;
-
-    if (text == NULL) {
-        st = nw_fail(err, NW_E_NOMEM, "verify: no memory for the result");
-    } else {
-        (void)printf("%s\n", text);
-    }
-    free(text);
-    json_decref(row);
-    return st;
+    return nw_print_json("verify", row, err);
 }
 
 static nw_status run(const nw_args *args, int *exit_code, nw_error *err)

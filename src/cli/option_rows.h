@@ -1,0 +1,58 @@
+/* Option rows that several commands share, so that one thing has one name, one default and one help.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef NW_CLI_OPTION_ROWS_H
+#define NW_CLI_OPTION_ROWS_H
+
+#include "cli/options.h"
+
+/* ---- of an engine ---- */
+#define NW_OPTION_THREADS                                                               \
+    {                                                                                   \
+        .name = "threads", .letter = 't', .type = NW_OPT_INT, .fallback = "0", .lo = 0, \
+        .hi = 1024, .unit = "threads",                                                  \
+        .help = "threads of the engine; 0 for all this process may use"                 \
+    }
+#define NW_OPTION_TIER                                                         \
+    {                                                                          \
+        .name = "tier", .type = NW_OPT_STRING, .unit = "TIER",                 \
+        .help = "kernel tier, such as ref; by default the best that runs here" \
+    }
+#define NW_OPTION_KV                                                                       \
+    {                                                                                      \
+        .name = "kv", .type = NW_OPT_STRING, .unit = "KIND",                               \
+        .help = "format of keys and values: f32 (the default), bf16, int8, or KEYS/VALUES" \
+    }
+#define NW_OPTION_ACT                                                                \
+    {                                                                                \
+        .name = "act", .type = NW_OPT_CHOICE, .choices = "a16|a8",                   \
+        .help = "activations of quantized matrices; by default as the artifact says" \
+    }
+
+/* ---- of a measurement ---- */
+#define NW_OPTION_RECORD                                                      \
+    {                                                                         \
+        .name = "record", .letter = 'r', .type = NW_OPT_STRING, .unit = "DB", \
+        .help = "record that gets every row"                                  \
+    }
+#define NW_OPTION_CANDIDATE                                         \
+    {                                                               \
+        .name = "candidate", .type = NW_OPT_STRING, .unit = "NAME", \
+        .help = "name of the target in the record"                  \
+    }
+#define NW_OPTION_ROLE                                                              \
+    {                                                                               \
+        .name = "role", .type = NW_OPT_CHOICE, .fallback = "candidate",             \
+        .choices = "candidate|baseline", .help = "role of the target in the record" \
+    }
+#define NW_OPTION_API_KEY                                        \
+    {                                                            \
+        .name = "api-key", .type = NW_OPT_STRING, .unit = "KEY", \
+        .help = "bearer token for a server"                      \
+    }
+#define NW_OPTION_SERVER_MODEL                                           \
+    {                                                                    \
+        .name = "model", .type = NW_OPT_STRING, .unit = "NAME",          \
+        .help = "model name for a server; by default the first it lists" \
+    }
+
+#endif
