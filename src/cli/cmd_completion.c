@@ -25,6 +25,7 @@ const nw_command nw_cmd_completion = {
     .operands = "bash",
     .min_operands = 1,
     .max_operands = 1,
+    .text_only = true,
     .summary = "print a completion script for the shell",
     .description = "For the shell that runs: source <(narrow completion bash). For every shell to "
                    "come: narrow completion bash > "

@@ -38,6 +38,7 @@ const nw_command nw_cmd_help = {
     .n_options = NW_COUNT(options),
     .operands = "[COMMAND]",
     .max_operands = 1,
+    .text_only = true,
     .summary = "list the commands, or explain one",
     .description = "Without an operand: all commands, a line each. With the name of a command: its "
                    "usage, options, defaults and ranges, as 'narrow COMMAND --help' shows them.",

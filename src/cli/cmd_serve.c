@@ -195,6 +195,7 @@ const nw_command nw_cmd_serve = {
     .operands = "ARTIFACT",
     .min_operands = 1,
     .max_operands = 1,
+    .text_only = true,
     .summary = "serve an artifact through the OpenAI API",
     .description =
         "Loads ARTIFACT (an artifact folder or any checkpoint) and answers POST "

@@ -36,6 +36,7 @@ static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
         .text = nw_args_str(args, "text"),
         .policy = nw_args_str(args, "policy"),
         .stop_at_gate = nw_args_flag(args, "stop-at-gate"),
+        .json = args->json,
     };
 
     (void)exit_code;

@@ -22,6 +22,7 @@ struct nw_command {
     unsigned min_operands, max_operands;
     const char *summary;     /* one line, lower case, no full stop */
     const char *description; /* paragraphs, with an empty line between them */
+    bool text_only;          /* prints nothing that JSON could hold: no --json */
 };
 
 /* The only list of commands: [*n], sorted by name. */

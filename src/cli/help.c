@@ -138,7 +138,7 @@ void nw_help_commands(nw_buf *out)
 void nw_help_command(const nw_command *c, nw_buf *out)
 {
     size_t n_global = 0;
-    const nw_option *global = nw_options_global(&n_global);
+    const nw_option *global = nw_options_global(c, &n_global);
 
     (void)nw_buf_printf(out, "usage: narrow %s%s%s [OPTIONS]\n\n%s\n\n", c->name,
                         *c->operands == '\0' ? "" : " ", c->operands, c->summary);
@@ -165,7 +165,7 @@ static void put_list(const char *choices, nw_buf *out)
 static void put_bash_command(const nw_command *c, nw_buf *out)
 {
     size_t n_global = 0;
-    const nw_option *global = nw_options_global(&n_global);
+    const nw_option *global = nw_options_global(c, &n_global);
 
     (void)nw_buf_printf(out, "    %s)\n        words=\"", c->name);
     for (size_t i = 0; i < c->n_options; i++) {

@@ -110,7 +110,7 @@ static void put_command_page(const nw_command *c, nw_buf *out)
 {
     char name[64];
     size_t n_global = 0;
-    const nw_option *global = nw_options_global(&n_global);
+    const nw_option *global = nw_options_global(c, &n_global);
 
     (void)snprintf(name, sizeof name, "narrow-%s", c->name);
     put_head(out, name, c->summary);

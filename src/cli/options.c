@@ -21,16 +21,16 @@ struct nw_arg {
 
 static const nw_option global_options[] = {
     {.name = "help", .letter = 'h', .type = NW_OPT_FLAG, .help = "show this help and end"},
-    {.name = "json", .type = NW_OPT_FLAG, .help = "print the result as JSON"},
     {.name = "quiet",
      .letter = 'q',
      .type = NW_OPT_FLAG,
      .help = "no progress and no notes on stderr, only warnings and errors"},
+    {.name = "json", .type = NW_OPT_FLAG, .help = "print the result as JSON"}, /* last */
 };
 
-const nw_option *nw_options_global(size_t *n)
+const nw_option *nw_options_global(const nw_command *c, size_t *n)
 {
-    *n = NW_COUNT(global_options);
+    *n = NW_COUNT(global_options) - (c->text_only ? 1 : 0);
     return global_options;
 }
 
@@ -40,8 +40,10 @@ static const nw_option *option_at(const nw_command *c, size_t i)
     if (i < c->n_options) {
         return &c->options[i];
     }
+    size_t n = 0;
+    const nw_option *global = nw_options_global(c, &n);
     i -= c->n_options;
-    return i < NW_COUNT(global_options) ? &global_options[i] : NULL;
+    return i < n ? &global[i] : NULL;
 }
 
 static const nw_option *find_name(const nw_command *c, const char *name, size_t len)
@@ -235,8 +237,8 @@ static nw_status add_given(nw_args *a, const nw_option *o, const char *text, nw_
     }
     a->given[a->n_given++] = value;
     a->help |= o == &global_options[0];
-    a->json |= o == &global_options[1];
-    a->quiet |= o == &global_options[2];
+    a->quiet |= o == &global_options[1];
+    a->json |= o == &global_options[2];
     return NW_OK;
 }
 

@@ -58,8 +58,8 @@ double nw_args_double(const nw_args *a, const char *name);   /* 0 when absent wi
 size_t nw_args_count(const nw_args *a, const char *name);    /* REPEAT */
 const char *nw_args_nth(const nw_args *a, const char *name, size_t i); /* REPEAT, i < count */
 
-/* The options that every command has: [*n]. */
-const nw_option *nw_options_global(size_t *n);
+/* The options that a command has beside its own: [*n]. */
+const nw_option *nw_options_global(const nw_command *c, size_t *n);
 
 /* The candidate nearest to `word` when a slip of the hand explains the difference, or NULL. `get`
  * returns candidate i, NULL after the last. */

@@ -204,6 +204,9 @@ nw_status nw_stage_decide(nw_stages *st, bool early, nw_error *err)
     nw_child_arg(&args, "decide");
     nw_child_arg(&args, st->record);
     nw_child_option(&args, "--policy", st->study.policy);
+    if (st->json && !early) {
+        nw_child_arg(&args, "--json");
+    }
     if (nw_stage_child(st, &args, early ? "quality gates" : "decide", early ? st->log : NULL, &code,
                        err) != NW_OK) {
         return err->code;

@@ -8,7 +8,7 @@
 
 typedef struct {
     nw_study study; /* with the overrides applied */
-    bool stop_at_gate;
+    bool stop_at_gate, json;
     char *record, *log, *report;             /* paths, owned */
     char *artifact[NW_STUDY_MAX_CANDIDATES]; /* what is measured; owned; NULL: dropped */
     nw_digest model;                         /* of the study's model; "" without one */

@@ -77,7 +77,7 @@ static nw_status run_stages(nw_stages *st, nw_error *err)
 
 nw_status nw_study_run(const nw_study_options *o, nw_error *err)
 {
-    nw_stages st = {.stop_at_gate = o->stop_at_gate};
+    nw_stages st = {.stop_at_gate = o->stop_at_gate, .json = o->json};
 
     if (nw_study_load(o->path, &st.study, err) != NW_OK) {
         return err->code;
@@ -86,7 +86,9 @@ nw_status nw_study_run(const nw_study_options *o, nw_error *err)
     st.n_steps = count_steps(&st.study, o->stop_at_gate);
     nw_status status = nw_stages_open(&st, err);
     status = status == NW_OK ? run_stages(&st, err) : status;
-    if (status == NW_OK) {
+    if (status == NW_OK && o->json) {
+        nw_log(NW_LOG_INFO, "report: %s, record: %s", st.report, st.record);
+    } else if (status == NW_OK) {
         (void)printf("\nreport: %s\nrecord: %s\n", st.report, st.record);
     } else if (st.log != NULL) {
         (void)nw_context(err, "study %s (results of its stages so far: %s)", st.study.name, st.log);

@@ -11,9 +11,10 @@ typedef struct {
     const char *path;                         /* study file */
     const char *model, *work, *text, *policy; /* replace what the file says; NULL: as it says */
     bool stop_at_gate; /* a candidate that failed a quality gate is not benchmarked */
+    bool json;         /* the decision as decide prints it with --json; places go to the log */
 } nw_study_options;
 
-/* Prints the decision and the place of the report on stdout. NW_E_CANCELLED on ^C. */
+/* Prints the decision and the places of report and record on stdout. NW_E_CANCELLED on ^C. */
 NW_MUST_USE nw_status nw_study_run(const nw_study_options *o, nw_error *err);
 
 #endif

@@ -22,3 +22,4 @@ try help a b
 try help frobnicate
 try completion
 try completion zsh
+try completion bash --json

@@ -18,6 +18,7 @@ sha256sum w/artifacts/*/* w/*.csv w/capacity*.json >files
 narrow study study.yaml --quiet >second || fail "exit $?"
 all_runs w/study.db | cmp - before && sha256sum --check --quiet files && echo "same rows, same files"
 cmp first second && echo "same decision"
+narrow study study.yaml --quiet --json | python3 -c 'import json, sys; print(sorted(json.load(sys.stdin)["regimes"]))'
 
 echo "-- another policy: another decision, nothing measured"
 cat >kl.yaml <<'END'
