@@ -199,8 +199,9 @@ const nw_command nw_cmd_serve = {
     .summary = "serve an artifact through the OpenAI API",
     .description =
         "Loads ARTIFACT (an artifact folder or any checkpoint) and answers POST "
-        "/v1/chat/completions and /v1/completions, whole or as a stream, GET /v1/models, /health "
-        "and /metrics. Requests are batched as they come.\n\n"
+        "/v1/chat/completions and /v1/completions, whole or as a stream, GET /v1/models, /health, "
+        "/metrics and /narrow/facts (the engine and its kernel ledger). Requests are batched as "
+        "they come.\n\n"
         "Prints 'listening on http://ADDRESS:PORT' when it is ready. SIGTERM or ^C stops it: new "
         "requests are refused, running ones have 10 seconds to end.\n\n"
         "A parameter that is not supported is refused with status 400 and its name; a full queue "

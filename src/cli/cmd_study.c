@@ -60,5 +60,8 @@ const nw_command nw_cmd_study = {
         "was "
         "stopped goes on where it was: what the record holds is not measured again. A candidate "
         "that "
-        "fails a quality gate is still benchmarked, for the complete table, unless --stop-at-gate.",
+        "fails a quality gate is still benchmarked, for the complete table, unless "
+        "--stop-at-gate.\n\n"
+        "Exit status 0 when all stages were carried out, whatever the gates say; 'narrow decide' "
+        "on the record tells by its own.",
 };

@@ -10,8 +10,8 @@
  *     - {name: int4-g64, recipe: int4-g64}       # or artifact: FOLDER|URL; kv: int8; act: a8
  *   quality: {text: FILE, context: 512, windows: 40, choice: SUITE, generate: SUITE, items: 0}
  *   batch1: {prompt: 1024, output: 128, requests: 30, warmup: 2}
- *   load: {prompt: [32, 96], output: [16, 48], requests: 300, warmup_s: 3,
- *          rates: [0.5, 0.8, 1.1], slo_ttft_ms: 1000, slo_tpot_ms: 60}
+ *   load: {prompt: [32, 96], output: [16, 48], requests: 300, files: 1, warmup_s: 3,
+ *          rates: [0.5, 0.8, 1.1], slo_ttft_ms: 1000, slo_tpot_ms: 60, max_seqs: 48}
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NW_STUDY_FILE_H
 #define NW_STUDY_FILE_H
