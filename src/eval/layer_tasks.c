@@ -169,15 +169,30 @@ static void suite_name(const char *layer, const char *spec, char *name, size_t n
     (void)snprintf(name, n, "%s:%s", layer, slash != NULL ? slash + 1 : colon);
 }
 
-static json_t *settings_of(const nw_eval_session *s, const task_layer *layer, const nw_suite *suite)
+/* A template moves scores by more than quantization does (REPORTS H5): it is a setting. */
+static nw_status put_template(const nw_eval_session *s, json_t *settings, nw_error *err)
 {
-    json_t *settings = json_pack("{s:s, s:s, s:s}", "layer", layer->layer, "items", suite->hash.hex,
-                                 "scoring", layer->scoring);
-    if (s->engine != NULL) {
-        const nw_digest tok = nw_tokenizer_hash(nw_engine_tokenizer(s->engine));
-        (void)json_object_set_new(settings, "tokenizer", json_string(tok.hex));
+    const char *template = nw_tokenizer_chat_template(nw_engine_tokenizer(s->engine));
+    nw_digest hash = {"none"};
+
+    if (template != NULL && nw_digest_bytes(template, strlen(template), &hash, err) != NW_OK) {
+        return err->code;
     }
-    return settings;
+    (void)json_object_set_new(settings, "template", json_string(hash.hex));
+    return NW_OK;
+}
+
+static nw_status settings_of(const nw_eval_session *s, const task_layer *layer,
+                             const nw_suite *suite, json_t **out, nw_error *err)
+{
+    *out = json_pack("{s:s, s:s, s:s}", "layer", layer->layer, "items", suite->hash.hex, "scoring",
+                     layer->scoring);
+    if (s->engine == NULL) {
+        return NW_OK;
+    }
+    const nw_digest tok = nw_tokenizer_hash(nw_engine_tokenizer(s->engine));
+    (void)json_object_set_new(*out, "tokenizer", json_string(tok.hex));
+    return layer->kind == NW_ITEM_GENERATE ? put_template(s, *out, err) : NW_OK;
 }
 
 static nw_status run_layer(nw_eval_session *s, const task_layer *layer, const char *spec,
@@ -190,10 +205,11 @@ static nw_status run_layer(nw_eval_session *s, const task_layer *layer, const ch
     if (nw_suite_open(spec, layer->kind, s->o->seed, s->o->max_items, &suite, err) != NW_OK) {
         return err->code;
     }
-    json_t *settings = settings_of(s, layer, &suite);
+    json_t *settings = NULL;
     json_t *out = json_pack("{s:s, s:I}", "suite", spec, "items", (json_int_t)suite.n_items);
     suite_name(layer->layer, spec, name, sizeof name);
-    nw_status st = nw_eval_run_begin(s, name, settings, suite.hash.hex, &run, err);
+    nw_status st = settings_of(s, layer, &suite, &settings, err);
+    st = st == NW_OK ? nw_eval_run_begin(s, name, settings, suite.hash.hex, &run, err) : st;
     if (st == NW_OK && run.reused) {
         (void)json_object_set_new(out, "reused_run", json_integer(run.id));
     } else if (st == NW_OK) {

@@ -82,8 +82,10 @@ static nw_status cut_stride(const nw_window_options *o, const nw_ids *all, nw_wi
     for (size_t i = 0; i < n && scored_to < all->n; i++) {
         const size_t begin = i * o->stride;
         const size_t end = begin + o->n_ctx < all->n ? begin + o->n_ctx : all->n;
-        if (end > scored_to) {
-            put(w, w->ids + begin, (uint32_t)(end - begin), (uint32_t)(scored_to - begin));
+        /* windows side by side: the first token of each has nothing before it */
+        const size_t from = scored_to > begin ? scored_to : begin + 1;
+        if (end > from) {
+            put(w, w->ids + begin, (uint32_t)(end - begin), (uint32_t)(from - begin));
             scored_to = end;
         }
     }
@@ -102,7 +104,8 @@ static nw_status load_documents(const char *path, json_t **out, nw_error *err)
     *out = json_array();
     nw_status st = nw_jsonl_open(&in, path, false, err);
     while (st == NW_OK && (st = nw_jsonl_next(&in, &row, err)) == NW_OK && row != NULL) {
-        (void)json_array_append(*out, json_is_string(row) ? row : json_object_get(row, "text"));
+        json_t *text = json_object_get(row, "text");
+        (void)json_array_append(*out, text != NULL ? text : row); /* a row is no string: refused */
     }
     nw_jsonl_close(&in);
     return st;
