@@ -2,10 +2,10 @@
 # says of it. The text itself is noise, since the weights are.
 bin=$(dirname "$(realpath "$(command -v narrow)")")
 "$bin/make_tiny" llama model || exit 1
-run() { narrow generate model "Hello there" -n 24 --quiet "$@"; }
+run() { narrow generate model "Hello there" --max-tokens 24 --quiet "$@"; }
 run >greedy || exit 1
 for threads in 1 2 3; do
-    run -t $threads | cmp - greedy && echo "greedy: the same text with $threads threads"
+    run --threads $threads | cmp - greedy && echo "greedy: the same text with $threads threads"
 done
 sampled="--temperature 0.9 --top-k 50 --top-p 0.95 --min-p 0.01 --repeat-penalty 1.1"
 run $sampled --seed 7 >a && run $sampled --seed 7 -t 1 >b && run $sampled --seed 8 >c || exit 1

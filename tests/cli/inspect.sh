@@ -3,7 +3,7 @@
 cp "$source_dir/tests/fuzz/corpus/gguf/tiny.gguf" .
 narrow inspect tiny.gguf | grep -v ^tokenizer
 narrow inspect tiny.gguf --tensors | tail -n 12
-narrow inspect tiny.gguf --json >j
+narrow inspect tiny.gguf --json --quiet >j
 for key in kind sha256 n_params weight_bytes effective_bits n_kv_heads num_key_value_heads; do
     grep "\"$key\"" j
 done

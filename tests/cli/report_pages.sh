@@ -5,7 +5,7 @@ if [ ! -s "$build/narrow-render.mjs" ] || ! command -v node >/dev/null; then
     exit 77
 fi
 "$build/make_study_record" study.db small
-narrow report study.db -o page.html --title "Which format" --policy policyha --svg figures | sed 's/[0-9]* KiB/N KiB/'
+narrow report study.db --out page.html --title "Which format" --policy policyha --svg figures | sed 's/[0-9]* KiB/N KiB/'
 grep -c '<h1>Which format</h1>' page.html
 narrow report study.db -o again.html --title "Which format" --quiet >again
 cmp page.html again.html && echo "the same bytes twice"
