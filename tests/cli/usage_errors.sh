@@ -23,3 +23,5 @@ try help frobnicate
 try completion
 try completion zsh
 try completion bash --json
+try serve model --json
+try help --json
