@@ -16,6 +16,7 @@ import sys
 import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging
 
 N_TOKENS, MAX_GAP, MAX_DELTA = 64, 1e-3, 1e-3
 PROMPTS = [
@@ -48,6 +49,7 @@ def our_logits(program, folder, tier, ids):
 
 
 def load(folder):
+    logging.disable_progress_bar()
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
     return AutoTokenizer.from_pretrained(folder), model.eval()
 
