@@ -5,22 +5,18 @@
 # SPDX-License-Identifier: Apache-2.0
 set -u
 here=$(dirname "$0")
-narrow=$1 logits=$2 work=$3/interop-transformers
+narrow=$1 logits=$2 build=$3
 . "$here/inputs.sh"
-mkdir -p "$work"
-hf=${NARROW_HF:-$(python "$here/transformers.txt" "$work/venv")} || skip "no environment ($work/venv.log)"
+hf=${NARROW_HF:-$(python transformers)} || skip "no environment ($inputs/transformers.log)"
+both_models
 
-# folder READY NAME OPTIONS...: a checkpoint as a folder for transformers
+# folder NAME GGUF OPTIONS...: the checkpoint as a folder that transformers loads
 folder() {
-    ready=$1 name=$2
+    name=$inputs/$1 gguf=$2
     shift 2
-    if [ -z "$ready" ]; then
-        ready=$work/$name
-        [ -f "$ready/config.json" ] || { gguf=$(model "$name" "$work") && [ -n "$gguf" ] &&
-            "$narrow" convert "$gguf" -o "$ready" "$@" --quiet >"$ready.log" 2>&1; } || return 1
-    fi
-    echo "$ready"
+    "$narrow" convert "$gguf" --out "$name" --force --quiet "$@" >&2 || exit 1
+    echo "$name"
 }
-smol=$(folder "${NARROW_BASELINE:-}" SmolLM2 --off-grid 1) || skip "no SmolLM2 ($work/models.log)"
-gemma=$(folder "${NARROW_GEMMA:-}" gemma-3) || skip "no Gemma 3 ($work/models.log)"
-"$hf" "$here/check_transformers.py" "$narrow" "$logits" --logits "$smol" --logits "$gemma" --greedy "$smol"
+base=${NARROW_BASELINE:-$(folder smollm2-off-grid "$smol" --off-grid 1)} || exit 1
+other=${NARROW_GEMMA:-$(folder gemma3 "$gemma")} || exit 1
+"$hf" "$here/check_transformers.py" "$narrow" "$logits" --logits "$base" --logits "$other" --greedy "$base"

