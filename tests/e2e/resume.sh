@@ -57,6 +57,12 @@ narrow study study.yaml --quiet >whole || fail "exit $?"
 sed -i 's/requests: 3/requests: 4000/' study.yaml
 for to in "" -; do
     start_until "] batch 1 of bf16"
+    tries=0
+    until [ "$(rows w/study.db "SELECT count(*) FROM run WHERE status = 'running'")" = 1 ]; do
+        tries=$((tries + 1))
+        [ $tries -lt 300 ] || fail "no run was begun"
+        sleep 0.05
+    done
     kill -INT "$to$pid"
     wait $pid
     echo "exit $?"
