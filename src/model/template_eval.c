@@ -27,7 +27,7 @@ static nw_status lookup(nwt_env *e, const char *name, nwt_value *out)
 
 static nw_status assign(nwt_env *e, const char *name, nwt_value value)
 {
-    nwt_value key;
+    nwt_value key = nwt_none();
 
     if (nwt_str(e, name, strlen(name), false, &key) != NW_OK) {
         return e->err->code;
@@ -56,8 +56,8 @@ static nw_status eval_list(nwt_env *e, const nwt_node *n, nwt_value *out)
 static nw_status eval_dict(nwt_env *e, const nwt_node *n, nwt_value *out)
 {
     nwt_dict *d = nwt_dict_new(e);
-    nwt_value key;
-    nwt_value value;
+    nwt_value key = nwt_none();
+    nwt_value value = nwt_none();
 
     for (const nwt_node *x = n->first; d != NULL && x != NULL; x = x->next->next) {
         if (nwt_eval(e, x, &key) != NW_OK || nwt_eval(e, x->next, &value) != NW_OK) {
@@ -490,9 +490,9 @@ static nw_status exec_for(nwt_env *e, const nwt_node *n)
 
 static nw_status exec_set(nwt_env *e, const nwt_node *n)
 {
-    nwt_value v;
-    nwt_value target;
-    nwt_value key;
+    nwt_value v = nwt_none();
+    nwt_value target = nwt_none();
+    nwt_value key = nwt_none();
 
     if (n->kind == N_SETBLOCK) {
         return capture(e, n->first, &v) != NW_OK ? e->err->code : assign(e, n->names->name, v);

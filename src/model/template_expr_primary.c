@@ -186,51 +186,66 @@ static nwt_node *primary(nwt_parser *p)
     return NULL;
 }
 
-/* "[...]" behind a value: an index or a slice. */
-static nwt_node *subscript(nwt_parser *p, nwt_node *of)
+/* Up to three expressions parted by ":" and the "]" behind them; *n_colons tells index from slice. */
+static bool subscript_parts(nwt_parser *p, nwt_node *part[3], size_t *n_colons)
 {
-    nwt_node *n = nwt_node_new(p, N_INDEX);
-    nwt_node *part[3] = {NULL, NULL, NULL};
-    size_t k = 0;
-
-    p->i++;
-    if (n == NULL) {
-        return NULL;
-    }
-    n->a = of;
     while (!nwt_is_op(p, "]")) {
-        if (nwt_is_op(p, ":")) {
+        if (nwt_is_op(p, ":") && *n_colons < 2) {
             p->i++;
-            n->kind = N_SLICE;
-            if (++k > 2) {
-                nwt_unexpected(p, "']'");
-                return NULL;
-            }
-        } else if (part[k] != NULL || (part[k] = nwt_parse_expr(p)) == NULL) {
-            if (part[k] != NULL) {
-                nwt_unexpected(p, "']'");
-            }
-            return NULL;
+            (*n_colons)++;
+            continue;
+        }
+        if (nwt_is_op(p, ":") || part[*n_colons] != NULL) {
+            nwt_unexpected(p, "']'");
+            return false;
+        }
+        part[*n_colons] = nwt_parse_expr(p);
+        if (part[*n_colons] == NULL) {
+            return false;
         }
     }
     p->i++;
-    if (n->kind == N_INDEX) {
-        n->b = part[0];
-        if (part[0] == NULL) {
-            nwt_unexpected(p, "an index");
-        }
-        return part[0] == NULL ? NULL : n;
-    }
+    return true;
+}
+
+/* The three parts of a slice as children of n; a missing one is none. */
+static bool add_slice_parts(nwt_parser *p, nwt_node *n, nwt_node *part[3])
+{
     nwt_node **tail = &n->first;
-    for (k = 0; k < 3; k++) {
+
+    for (size_t k = 0; k < 3; k++) {
         nwt_node *x = part[k] != NULL ? part[k] : nwt_node_new(p, N_CONST);
         if (x == NULL) {
-            return NULL;
+            return false;
         }
         if (part[k] == NULL) {
             x->value = nwt_none();
         }
         tail = append(tail, x);
+    }
+    return true;
+}
+
+/* "[...]" behind a value: an index or a slice. */
+static nwt_node *subscript(nwt_parser *p, nwt_node *of)
+{
+    nwt_node *n = nwt_node_new(p, N_INDEX);
+    nwt_node *part[3] = {NULL, NULL, NULL};
+    size_t n_colons = 0;
+
+    p->i++;
+    if (n == NULL || !subscript_parts(p, part, &n_colons)) {
+        return NULL;
+    }
+    n->a = of;
+    if (n_colons > 0) {
+        n->kind = N_SLICE;
+        return add_slice_parts(p, n, part) ? n : NULL;
+    }
+    n->b = part[0];
+    if (n->b == NULL) {
+        nwt_unexpected(p, "an index");
+        return NULL;
     }
     return n;
 }

@@ -14,6 +14,26 @@ typedef struct {
     bool python; /* str() instead of JSON */
 } dumper;
 
+/* One character of a repr(), whose bytes are s[0..len). */
+static void dump_repr_char(dumper *d, uint32_t cp, const char *s, size_t len, char quote)
+{
+    static const char from[] = "\\\n\r\t";
+    static const char to[] = "\\nrt";
+    const char *known = cp == 0 || cp >= 0x80 ? NULL : strchr(from, (int)cp);
+
+    if (known != NULL || cp == (unsigned char)quote) {
+        (void)nw_buf_printf(&d->out, "\\%c", known != NULL ? to[known - from] : quote);
+        return;
+    }
+    if (nw_is_printable(cp)) {
+        (void)nw_buf_add(&d->out, s, len);
+        return;
+    }
+    const int digits = cp < 0x100 ? 2 : cp < 0x10000 ? 4 : 8;
+    const char letter = cp < 0x100 ? 'x' : cp < 0x10000 ? 'u' : 'U';
+    (void)nw_buf_printf(&d->out, "\\%c%0*x", letter, digits, (unsigned)cp);
+}
+
 /* repr() of a Python string: single quotes unless there are only such in it. */
 static void dump_repr(dumper *d, const nwt_value *v)
 {
@@ -25,19 +45,7 @@ static void dump_repr(dumper *d, const nwt_value *v)
     (void)nw_buf_add(&d->out, &quote, 1);
     for (size_t i = 0; i < v->u.str.n;) {
         const size_t len = nw_utf8_decode(v->u.str.s + i, v->u.str.n - i, &cp, NULL);
-        if (cp == '\\' || cp == (unsigned char)quote) {
-            (void)nw_buf_printf(&d->out, "\\%c", (int)cp);
-        } else if (cp == '\n' || cp == '\r' || cp == '\t') {
-            (void)nw_buf_puts(&d->out, cp == '\n' ? "\\n" : cp == '\r' ? "\\r" : "\\t");
-        } else if (nw_is_printable(cp)) {
-            (void)nw_buf_add(&d->out, v->u.str.s + i, len);
-        } else {
-            (void)nw_buf_printf(&d->out,
-                                cp < 0x100     ? "\\x%02x"
-                                : cp < 0x10000 ? "\\u%04x"
-                                               : "\\U%08x",
-                                (unsigned)cp);
-        }
+        dump_repr_char(d, cp, v->u.str.s + i, len, quote);
         i += len;
     }
     (void)nw_buf_add(&d->out, &quote, 1);
@@ -78,6 +86,20 @@ static void line(dumper *d, unsigned depth)
 
 static nw_status dump(dumper *d, const nwt_value *v, unsigned depth);
 
+static nw_status dump_member(dumper *d, const nwt_value *v, size_t i, unsigned depth)
+{
+    if (i > 0) {
+        (void)nw_buf_puts(&d->out, d->indent >= 0 ? "," : ", ");
+    }
+    line(d, depth);
+    if (v->type != NWT_DICT) {
+        return dump(d, &v->u.list.items[i], depth);
+    }
+    dump_string(d, &v->u.dict->pairs[i].key);
+    (void)nw_buf_puts(&d->out, ": ");
+    return dump(d, &v->u.dict->pairs[i].value, depth);
+}
+
 static nw_status dump_members(dumper *d, const nwt_value *v, unsigned depth)
 {
     const bool dict = v->type == NWT_DICT;
@@ -86,15 +108,7 @@ static nw_status dump_members(dumper *d, const nwt_value *v, unsigned depth)
 
     (void)nw_buf_puts(&d->out, dict ? "{" : tuple ? "(" : "[");
     for (size_t i = 0; i < n; i++) {
-        if (i > 0) {
-            (void)nw_buf_puts(&d->out, d->indent >= 0 ? "," : ", ");
-        }
-        line(d, depth + 1);
-        if (dict) {
-            dump_string(d, &v->u.dict->pairs[i].key);
-            (void)nw_buf_puts(&d->out, ": ");
-        }
-        if (dump(d, dict ? &v->u.dict->pairs[i].value : &v->u.list.items[i], depth + 1) != NW_OK) {
+        if (dump_member(d, v, i, depth + 1) != NW_OK) {
             return d->e->err->code;
         }
     }

@@ -307,6 +307,18 @@ static int nesting(const nwt_token *t)
     return strchr("([{", t->s[0]) != NULL ? 1 : strchr(")]}", t->s[0]) != NULL ? -1 : 0;
 }
 
+/* The token that begins with c, at x->i. */
+static nw_status token(lexer *x, char c)
+{
+    if (c == '"' || c == '\'') {
+        return string(x);
+    }
+    if (is_digit(c)) {
+        return number(x);
+    }
+    return is_name_start(c) ? name(x) : op(x);
+}
+
 /* The inside of a tag, from behind "{{" or "{%" to behind its end. */
 static nw_status tag(lexer *x, bool block, size_t start)
 {
@@ -324,12 +336,8 @@ static nw_status tag(lexer *x, bool block, size_t start)
             skip_end(x, block);
             return add(x, (nwt_token){block ? T_BLOCK_END : T_VAR_END, end, 2, at, 0, 0});
         }
-        const nw_status st = c == '"' || c == '\'' ? string(x)
-                             : is_digit(c)         ? number(x)
-                             : is_name_start(c)    ? name(x)
-                                                   : op(x);
-        if (st != NW_OK) {
-            return st;
+        if (token(x, c) != NW_OK) {
+            return x->err->code;
         }
         open += nesting(&x->tok[x->n - 1]);
         open = open < 0 ? 0 : open;
