@@ -5,7 +5,7 @@ itself) = 0 at every token.
 narrow must be within 0.1 % of llama-perplexity on the file or on the same weights as F32: on quantized
 weights llama.cpp quantizes the activations too, which narrow does not, and so differs from itself.
 
-usage: check_perplexity.py NARROW SHARED [--llama BIN --work DIR GGUF...]
+usage: check_perplexity.py NARROW SHARED [--llama BIN --work DIR --models GGUF...]
 SPDX-License-Identifier: Apache-2.0"""
 import argparse
 import json
@@ -78,7 +78,7 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("narrow")
     p.add_argument("shared")
-    p.add_argument("models", nargs="*")
+    p.add_argument("--models", nargs="*", default=[])
     p.add_argument("--llama")
     p.add_argument("--work", default=".")
     args = p.parse_args()

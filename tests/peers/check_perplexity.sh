@@ -10,4 +10,5 @@ narrow=$1 shared=${NARROW_SHARED:-$2} build=$3
 llama=${NARROW_PEERS:-$("$here/get-llama" "$inputs/llama" 2>"$inputs/llama.log")} ||
     skip "llama.cpp cannot be built ($inputs/llama.log)"
 both_models
-python3 "$here/check_perplexity.py" "$narrow" "$shared" --llama "$llama" --work "$inputs" "$smol" "$gemma"
+python3 "$here/check_perplexity.py" "$narrow" "$shared" --llama "$llama" --work "$inputs" \
+    --models "$smol" "$gemma"
