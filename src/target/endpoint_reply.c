@@ -27,7 +27,7 @@ static void fault(nw_ep_call *call, const char *what)
 {
     if (!call->bad) {
         call->bad = true;
-        (void)snprintf(call->why, sizeof call->why, "%s", what);
+        (void)snprintf(call->why, sizeof call->why, "%.*s", (int)sizeof call->why - 1, what);
     }
 }
 
