@@ -1,9 +1,9 @@
 /* narrow decide: gates, frontiers and recommendations from a record, under any policy.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "cli/command.h"
+#include "cli/print_json.h"
 #include "decide/decide.h"
 
 #define MAX_TEXT ((size_t)16 << 20)
@@ -22,24 +22,19 @@ static const nw_option options[] = {
 static nw_status show(const nw_decision *d, bool as_json, nw_error *err)
 {
     nw_buf text;
-    json_t *j = as_json ? nw_decision_json(d) : NULL;
-    char *dumped = j == NULL ? NULL : json_dumps(j, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     nw_status st = NW_OK;
 
-    nw_buf_init(&text, MAX_TEXT);
     if (as_json) {
-        (void)nw_buf_printf(&text, "%s\n", dumped == NULL ? "" : dumped);
-    } else {
-        nw_decision_print(d, &text);
+        return nw_print_json("decide", nw_decision_json(d), err);
     }
-    if (text.failed || (as_json && dumped == NULL)) {
+    nw_buf_init(&text, MAX_TEXT);
+    nw_decision_print(d, &text);
+    if (text.failed) {
         st = nw_fail(err, NW_E_NOMEM, "no memory for the decision's text");
     } else if (fputs(text.data, stdout) == EOF) {
         st = nw_fail(err, NW_E_IO, "stdout: cannot be written");
     }
     nw_buf_release(&text);
-    free(dumped);
-    json_decref(j);
     return st;
 }
 
