@@ -135,7 +135,7 @@ static const nw_option options[] = {
      .lo = 0,
      .hi = 1048576,
      .unit = "tokens",
-     .help = "context of the server; 0 for the model's"},
+     .help = "context of the server; 0 for the model's, at most 8192"},
     NW_OPTION_THREADS,
     NW_OPTION_TIER,
     NW_OPTION_KV,

@@ -25,6 +25,7 @@ TOOL = os.path.join(SHARED, 'tools/scripted_model.py')
 STORY = 'Seven small boats left the harbour at dawn \u2693 \U0001F30A and came back with fish.\n'
 N_STORY = 21  # tokens of it; the wave emoji is four of them
 USER = [{'role': 'user', 'content': 'hi'}]
+LONG = 30000  # tokens; many seconds on any machine, so that what must still be running still runs
 
 
 class Server:
@@ -129,11 +130,13 @@ class ServerTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.dir = tempfile.mkdtemp()
-        for name, extra in (('story.gguf', []), ('loop.gguf', ['--loop'])):
-            subprocess.run([sys.executable, TOOL, os.path.join(cls.dir, name), *extra], check=True,
-                           stdout=subprocess.DEVNULL)
+        sys.path.insert(0, os.path.dirname(TOOL))
+        import scripted_model  # only where it exists: without it every test is skipped
+        scripted_model.tiny_model(os.path.join(cls.dir, 'story.gguf'))
+        scripted_model.tiny_model(os.path.join(cls.dir, 'loop.gguf'), loop=True, ctx=LONG + 100)
         cls.story = Server(os.path.join(cls.dir, 'story.gguf'))
-        cls.loop = Server(os.path.join(cls.dir, 'loop.gguf'), '--max-seqs', '2', '--max-queue', '2')
+        cls.loop = Server(os.path.join(cls.dir, 'loop.gguf'), '--context', str(LONG + 100),
+                          '--max-seqs', '2', '--max-queue', '2')
 
     @classmethod
     def tearDownClass(cls):
@@ -359,7 +362,7 @@ class ServerTest(unittest.TestCase):
 
     def test_hang_up_in_mid_stream_frees_the_slot(self):
         self.assertTrue(self.loop.wait_metric('jobs', 0))
-        s = self.loop.open_stream({'messages': USER, 'stream': True, 'max_tokens': 4000,
+        s = self.loop.open_stream({'messages': USER, 'stream': True, 'max_tokens': LONG,
                                    'ignore_eos': True})
         self.assertIn(b'200 OK', s.recv(65536))
         self.assertEqual(self.loop.metric('jobs'), 1)
@@ -367,12 +370,18 @@ class ServerTest(unittest.TestCase):
         self.assertTrue(self.loop.wait_metric('jobs', 0), 'the slot is still taken')
         self.assertEqual(self.loop.metric('kv_pages_used'), 0)
 
-    def test_hang_up_while_waiting_frees_the_place(self):
-        self.assertTrue(self.loop.wait_metric('jobs', 0))
-        long = {'messages': USER, 'stream': True, 'max_tokens': 4000, 'ignore_eos': True}
-        running = [self.loop.open_stream(long) for _ in range(2)]
+    def fill_the_batch(self, body):
+        """Two streams that hold both places: the answer's head comes before the place is given."""
+        running = [self.loop.open_stream(body) for _ in range(2)]
         for s in running:
             self.assertIn(b'200 OK', s.recv(65536))
+        self.assertTrue(self.loop.wait_metric('requests_active', 2))
+        return running
+
+    def test_hang_up_while_waiting_frees_the_place(self):
+        self.assertTrue(self.loop.wait_metric('jobs', 0))
+        long = {'messages': USER, 'stream': True, 'max_tokens': LONG, 'ignore_eos': True}
+        running = self.fill_the_batch(long)
         waiting = self.loop.open_stream({**long, 'stream': False})
         self.assertTrue(self.loop.wait_metric('requests_queued', 1))
         waiting.close()
@@ -383,11 +392,8 @@ class ServerTest(unittest.TestCase):
 
     def test_full_queue_is_429_with_retry_after(self):
         self.assertTrue(self.loop.wait_metric('jobs', 0))
-        long = {'messages': USER, 'stream': True, 'max_tokens': 4000, 'ignore_eos': True}
-        running = []
-        for _ in range(2):
-            running.append(self.loop.open_stream(long))
-            self.assertIn(b'200 OK', running[-1].recv(65536))
+        long = {'messages': USER, 'stream': True, 'max_tokens': LONG, 'ignore_eos': True}
+        running = self.fill_the_batch(long)
         running += [self.loop.open_stream(long) for _ in range(2)]
         self.assertTrue(self.loop.wait_metric('requests_queued', 2))
         status, r, reply = self.loop.chat(max_tokens=1)
