@@ -7,8 +7,9 @@
  *                            data starts at a multiple of 4 KiB, matrices are multiples of 64 bytes
  *
  * and is opened by mapping it: nothing is copied or converted. Any checkpoint that
- * model/checkpoint.h reads opens too; its matrices are then packed into memory, BF16 sources as BF16
- * panels and everything else as F32 panels, both exact. A non-finite weight is refused by name.
+ * model/checkpoint.h reads opens too; its matrices are then packed into memory, in the layout that
+ * keeps their format's codes and scales (formats/repack.h) or else as F32 panels: exact either way. A
+ * non-finite weight is refused by name.
  *
  * Threads: an open artifact is immutable; any number of threads may read it.
  * SPDX-License-Identifier: Apache-2.0 */

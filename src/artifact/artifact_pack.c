@@ -1,5 +1,6 @@
 /* Opens a checkpoint as an artifact: its matrices are packed into memory, panel by panel on all
- * threads. BF16 stays BF16; everything else becomes F32: both hold the source's values exactly.
+ * threads. Formats with a layout of their own go into it code by code (formats/repack.h), the rest
+ * becomes F32: both hold the source's values exactly.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <stdatomic.h>
@@ -10,7 +11,7 @@
 #include "artifact/source_note.h"
 #include "base/file.h"
 #include "base/pool.h"
-#include "formats/half.h"
+#include "formats/repack.h"
 
 /* One tensor being packed; items of the pool are panels. */
 typedef struct {
@@ -19,10 +20,11 @@ typedef struct {
     nw_panel_type type;
     uint8_t *out;
     size_t panel_bytes;
-    float *rows;       /* [n_threads][16][n_cols] */
-    uint16_t *half;    /* same, for BF16 */
-    atomic_int status; /* the first failure, an nw_status */
-    nw_error error;    /* of the thread that set it */
+    uint8_t *scratch;     /* [n_threads][scratch_bytes] */
+    size_t scratch_bytes; /* f32: [16][n_cols] values */
+    atomic_int status;    /* the first failure, an nw_status */
+    nw_error error;       /* of the thread that set it */
+    atomic_bool inexact;  /* a row cannot be kept in `type` */
 } pack_job;
 
 static void job_fail(pack_job *job, const nw_error *err)
@@ -34,16 +36,10 @@ static void job_fail(pack_job *job, const nw_error *err)
     }
 }
 
-static void pack_panel(void *ctx, size_t item, unsigned worker)
+/* Values to an F32 panel. */
+static void pack_values(pack_job *job, uint32_t row0, uint32_t n_rows, float *rows, uint8_t *panel)
 {
-    pack_job *job = ctx;
     const nw_ckpt_tensor *t = job->tensor;
-    const size_t n_values = (size_t)NW_PANEL_ROWS * t->n_cols;
-    const uint32_t row0 = (uint32_t)item * NW_PANEL_ROWS;
-    const uint32_t left = t->n_rows - row0;
-    const uint32_t n_rows = left < NW_PANEL_ROWS ? left : NW_PANEL_ROWS;
-    float *rows = job->rows + worker * n_values;
-    uint8_t *panel = job->out + item * job->panel_bytes;
     nw_error err = {0};
 
     if (nw_checkpoint_read_f32(job->ckpt, t, row0, n_rows, rows, &err) != NW_OK) {
@@ -59,55 +55,88 @@ static void pack_panel(void *ctx, size_t item, unsigned worker)
             return;
         }
     }
-    if (job->type.kind == NW_PANEL_F32) {
-        nw_panel_pack_f32(rows, t->n_cols, n_rows, t->n_cols, panel);
-        return;
-    }
-    uint16_t *half = job->half + worker * n_values;
-    for (size_t i = 0; i < (size_t)n_rows * t->n_cols; i++) {
-        half[i] = nw_bf16_from_f32(rows[i]);
-    }
-    nw_panel_pack_bf16(half, t->n_cols, n_rows, t->n_cols, panel);
+    nw_panel_pack_f32(rows, t->n_cols, n_rows, t->n_cols, panel);
 }
 
-static nw_status job_alloc(nw_artifact *a, pack_job *job, unsigned n_threads, size_t *n_bytes,
-                           nw_error *err)
+static void pack_panel(void *ctx, size_t item, unsigned worker)
+{
+    pack_job *job = ctx;
+    const nw_ckpt_tensor *t = job->tensor;
+    const uint32_t row0 = (uint32_t)item * NW_PANEL_ROWS;
+    const uint32_t left = t->n_rows - row0;
+    const uint32_t n_rows = left < NW_PANEL_ROWS ? left : NW_PANEL_ROWS;
+    void *scratch = job->scratch + worker * job->scratch_bytes;
+    uint8_t *panel = job->out + item * job->panel_bytes;
+    const uint8_t *rows[NW_PANEL_ROWS];
+    uint32_t bad_row = 0;
+
+    if (job->type.kind == NW_PANEL_F32) {
+        pack_values(job, row0, n_rows, scratch, panel);
+        return;
+    }
+    for (uint32_t r = 0; r < n_rows; r++) {
+        rows[r] = nw_checkpoint_row(t, row0 + r);
+    }
+    if (!nw_repack_panel(t->format, rows, n_rows, t->n_cols, panel, scratch, &bad_row)) {
+        atomic_store(&job->inexact, true);
+    }
+}
+
+/* Packs the tensor as job->type; job->out and *n_bytes are set. */
+static nw_status run_job(nw_artifact *a, pack_job *job, nw_pool *pool, size_t *n_bytes,
+                         nw_error *err)
 {
     const nw_ckpt_tensor *t = job->tensor;
-    const size_t n = (size_t)n_threads * NW_PANEL_ROWS * t->n_cols;
+    const unsigned n_threads = nw_pool_threads(pool);
+    const size_t scratch = job->type.kind == NW_PANEL_F32
+                               ? (size_t)NW_PANEL_ROWS * t->n_cols * sizeof(float)
+                               : nw_repack_scratch_bytes(t->format, t->n_cols);
 
     if (!nw_panel_bytes(job->type, t->n_cols, &job->panel_bytes) ||
         !nw_panel_tensor_bytes(job->type, t->n_rows, t->n_cols, n_bytes)) {
         return nw_fail(err, NW_E_RANGE, "tensor '%s' of %u x %u does not fit an address", t->name,
                        (unsigned)t->n_rows, (unsigned)t->n_cols);
     }
+    job->scratch_bytes = (scratch + 63) / 64 * 64;
     job->out = nw_arena_alloc(&a->arena, *n_bytes);
-    job->rows = calloc(n, sizeof *job->rows);
-    job->half = calloc(n, sizeof *job->half);
-    if (job->out == NULL || job->rows == NULL || job->half == NULL) {
+    job->scratch = calloc(n_threads, job->scratch_bytes);
+    if (job->out == NULL || job->scratch == NULL) {
+        free(job->scratch);
         return nw_fail(err, NW_E_NOMEM, "tensor '%s': no memory for %zu bytes", t->name, *n_bytes);
     }
+    nw_pool_run(pool, nw_panel_count(t->n_rows), pack_panel, job);
+    free(job->scratch);
+    if (atomic_load(&job->status) != NW_OK) {
+        *err = job->error;
+        return err->code;
+    }
     return NW_OK;
+}
+
+/* The layout for a tensor: its own where the kernels have a fast path for it, else F32. */
+static nw_panel_type choose_type(const nw_ckpt_tensor *t)
+{
+    nw_panel_type type = {.kind = NW_PANEL_F32};
+
+    if (nw_checkpoint_row(t, 0) == NULL || !nw_repack_type(t->format, &type) ||
+        !(t->format == NW_FMT_BF16 || t->format == NW_FMT_Q4_0)) {
+        type = (nw_panel_type){.kind = NW_PANEL_F32};
+    }
+    return type;
 }
 
 static nw_status pack_matrix(nw_artifact *a, const nw_checkpoint *c, const nw_ckpt_tensor *t,
                              nw_pool *pool, nw_error *err)
 {
-    pack_job job = {.ckpt = c, .tensor = t};
+    pack_job job = {.ckpt = c, .tensor = t, .type = choose_type(t)};
     nw_artifact_slot *s = nw_artifact_slot_of(a, t->role, t->layer);
     size_t n_bytes = 0;
 
-    job.type.kind = t->format == NW_FMT_BF16 ? NW_PANEL_BF16 : NW_PANEL_F32;
-    nw_status st = job_alloc(a, &job, nw_pool_threads(pool), &n_bytes, err);
-    if (st == NW_OK) {
-        nw_pool_run(pool, nw_panel_count(t->n_rows), pack_panel, &job);
-        if (atomic_load(&job.status) != NW_OK) {
-            *err = job.error;
-            st = err->code;
-        }
+    nw_status st = run_job(a, &job, pool, &n_bytes, err);
+    if (st == NW_OK && atomic_load(&job.inexact)) {
+        job.type = (nw_panel_type){.kind = NW_PANEL_F32};
+        st = run_job(a, &job, pool, &n_bytes, err);
     }
-    free(job.rows);
-    free(job.half);
     if (st != NW_OK) {
         return st;
     }

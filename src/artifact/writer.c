@@ -146,14 +146,6 @@ nw_status nw_artifact_writer_end_tensor(nw_artifact_writer *w, const nw_tensor_e
     return nw_sha256_init(&w->hash, err);
 }
 
-/* Bits of a code, without scales and padding. */
-static double code_bits(nw_panel_type type)
-{
-    static const double bits[] = {
-        [NW_PANEL_F32] = 32, [NW_PANEL_BF16] = 16, [NW_PANEL_INT8] = 8, [NW_PANEL_INT4] = 4};
-    return bits[type.kind];
-}
-
 static void count_bits(nw_manifest *m)
 {
     double n_all = 0;
@@ -170,7 +162,7 @@ static void count_bits(nw_manifest *m)
         if (t->targeted) {
             n_targeted += n;
             bytes_targeted += (double)t->n_bytes;
-            code += n * code_bits(t->type);
+            code += n * nw_panel_code_bits(t->type);
         }
     }
     m->nominal_bits = n_targeted > 0 ? code / n_targeted : 0;

@@ -1,4 +1,5 @@
-/* Sizes, packers and the reference decode of the 16-row panels (layout in panel.h). Plain loops: a
+/* The kinds of panels: names, sizes, and the reference decode through one row a kind. The packers and
+ * decoders of a kind are in panel_float.c, panel_int.c, panel_fp.c and bf16_12.c. Plain loops: a
  * packer runs once when an artifact is written or a checkpoint is opened, and the decode is what
  * every fast kernel is tested against.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -6,36 +7,103 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "formats/half.h"
+#include "formats/bf16_12.h"
+#include "formats/panel_parts.h"
+
+/* A unit of 0 columns is the type's group, or its block of 256. */
+static const struct {
+    nw_panel_span_fn span;
+    unsigned code_bits;
+    nw_panel_shape shape; /* without what the type adds: groups, escapes */
+} kinds[NW_PANEL_KINDS] = {
+    [NW_PANEL_F32] = {nw_panel_span_f32, 32, {0, 1, 64, 0}},
+    [NW_PANEL_BF16] = {nw_panel_span_bf16, 16, {0, 2, 64, 0}},
+    [NW_PANEL_INT8] = {nw_panel_span_int, 8, {64, 4, 64, 0}},
+    [NW_PANEL_INT4] = {nw_panel_span_int, 4, {0, 0, 0, 0}},
+    [NW_PANEL_FP8_E4M3] = {nw_panel_span_fp8, 8, {64, 4, 64, 0}},
+    [NW_PANEL_FP8_E5M2] = {nw_panel_span_fp8, 8, {64, 4, 64, 0}},
+    [NW_PANEL_NVFP4] = {nw_panel_span_fp4, 4, {64, 32, 32 + 4 * 64, 0}},
+    [NW_PANEL_MXFP4] = {nw_panel_span_fp4, 4, {0, 32, 16 + 4 * 64, 0}},
+    [NW_PANEL_BF16_12] = {nw_panel_span_bf16_12, 12, {NW_BF16_12_HEAD, 4, NW_BF16_12_QUAD, 0}},
+};
 
 /* The names an artifact and a recipe use; the only list of what can be packed. */
 static const struct {
     const char *name;
     nw_panel_type type;
 } panel_names[] = {
-    {"f32", {NW_PANEL_F32, 0, false}},
-    {"bf16", {NW_PANEL_BF16, 0, false}},
-    {"int8", {NW_PANEL_INT8, 0, false}},
-    {"int4-g32", {NW_PANEL_INT4, 32, false}},
-    {"int4-g64", {NW_PANEL_INT4, 64, false}},
-    {"int4-g128", {NW_PANEL_INT4, 128, false}},
-    {"int4-g32-zp", {NW_PANEL_INT4, 32, true}},
-    {"int4-g64-zp", {NW_PANEL_INT4, 64, true}},
-    {"int4-g128-zp", {NW_PANEL_INT4, 128, true}},
+    {"f32", {.kind = NW_PANEL_F32}},
+    {"bf16", {.kind = NW_PANEL_BF16}},
+    {"bf16-12", {.kind = NW_PANEL_BF16_12}},
+    {"int8", {.kind = NW_PANEL_INT8}},
+    {"int8-g16", {.kind = NW_PANEL_INT8, .group = 16}},
+    {"int8-g32", {.kind = NW_PANEL_INT8, .group = 32}},
+    {"int8-g64", {.kind = NW_PANEL_INT8, .group = 64}},
+    {"int8-g128", {.kind = NW_PANEL_INT8, .group = 128}},
+    {"int8-g16-min", {.kind = NW_PANEL_INT8, .group = 16, .min = true}},
+    {"int8-g32-min", {.kind = NW_PANEL_INT8, .group = 32, .min = true}},
+    {"int8-g64-min", {.kind = NW_PANEL_INT8, .group = 64, .min = true}},
+    {"int8-g128-min", {.kind = NW_PANEL_INT8, .group = 128, .min = true}},
+    {"int8-g16-k", {.kind = NW_PANEL_INT8, .group = 16, .two_level = true}},
+    {"int8-g32-k", {.kind = NW_PANEL_INT8, .group = 32, .min = true, .two_level = true}},
+    {"int4-g32", {.kind = NW_PANEL_INT4, .group = 32}},
+    {"int4-g64", {.kind = NW_PANEL_INT4, .group = 64}},
+    {"int4-g128", {.kind = NW_PANEL_INT4, .group = 128}},
+    {"int4-g32-zp", {.kind = NW_PANEL_INT4, .group = 32, .zero_point = true}},
+    {"int4-g64-zp", {.kind = NW_PANEL_INT4, .group = 64, .zero_point = true}},
+    {"int4-g128-zp", {.kind = NW_PANEL_INT4, .group = 128, .zero_point = true}},
+    {"int4-g32-min", {.kind = NW_PANEL_INT4, .group = 32, .min = true}},
+    {"int4-g64-min", {.kind = NW_PANEL_INT4, .group = 64, .min = true}},
+    {"int4-g128-min", {.kind = NW_PANEL_INT4, .group = 128, .min = true}},
+    {"int4-g32-k", {.kind = NW_PANEL_INT4, .group = 32, .min = true, .two_level = true}},
+    {"fp8-e4m3", {.kind = NW_PANEL_FP8_E4M3}},
+    {"fp8-e5m2", {.kind = NW_PANEL_FP8_E5M2}},
+    {"nvfp4", {.kind = NW_PANEL_NVFP4, .group = 16}},
+    {"mxfp4", {.kind = NW_PANEL_MXFP4, .group = 32}},
 };
+
+#define ESCAPES "bf16-12-e" /* and how many, 1 to 65535 */
+
+static bool same_layout(nw_panel_type a, nw_panel_type b)
+{
+    return a.kind == b.kind && a.group == b.group && a.zero_point == b.zero_point &&
+           a.min == b.min && a.two_level == b.two_level;
+}
 
 const char *nw_panel_name(nw_panel_type type, char buf[32])
 {
     (void)snprintf(buf, 32, "unknown-%d-g%u", (int)type.kind, type.group);
+    if (type.kind == NW_PANEL_BF16_12 && type.escapes > 0) {
+        (void)snprintf(buf, 32, ESCAPES "%u", type.escapes);
+        return buf;
+    }
     for (size_t i = 0; i < NW_COUNT(panel_names); i++) {
-        const nw_panel_type t = panel_names[i].type;
-        if (t.kind == type.kind && t.group == type.group && t.zero_point == type.zero_point) {
+        if (same_layout(panel_names[i].type, type)) {
             (void)snprintf(buf, 32, "%s", panel_names[i].name);
         }
     }
     return buf;
+}
+
+/* A number without sign, space or leading zero that fits a uint16_t. */
+static bool parse_escapes(const char *digits, nw_panel_type *out)
+{
+    uint32_t n = 0;
+
+    if (*digits < '1' || *digits > '9') {
+        return false;
+    }
+    for (; *digits >= '0' && *digits <= '9' && n <= UINT16_MAX; digits++) {
+        n = n * 10 + (uint32_t)(*digits - '0');
+    }
+    if (*digits != '\0' || n > UINT16_MAX) {
+        return false;
+    }
+    *out = (nw_panel_type){.kind = NW_PANEL_BF16_12, .escapes = (uint16_t)n};
+    return true;
 }
 
 bool nw_panel_parse(const char *name, nw_panel_type *out)
@@ -46,51 +114,53 @@ bool nw_panel_parse(const char *name, nw_panel_type *out)
             return true;
         }
     }
-    return false;
+    return strncmp(name, ESCAPES, sizeof ESCAPES - 1) == 0 &&
+           parse_escapes(name + sizeof ESCAPES - 1, out);
 }
 
-/* Columns that come as one unit: a pair, a quad, a group. */
-static uint32_t unit_cols(nw_panel_type type)
+unsigned nw_panel_code_bits(nw_panel_type type)
 {
-    switch (type.kind) {
-    case NW_PANEL_F32:
-        return 1;
-    case NW_PANEL_BF16:
-        return 2;
-    case NW_PANEL_INT8:
-        return 4;
-    case NW_PANEL_INT4:
-        return type.group;
+    return kinds[type.kind].code_bits;
+}
+
+nw_panel_shape nw_panel_shape_of(nw_panel_type type)
+{
+    nw_panel_shape s = kinds[type.kind].shape;
+    const bool integer = type.kind == NW_PANEL_INT8 || type.kind == NW_PANEL_INT4;
+
+    if (integer && type.group > 0) {
+        const uint32_t cols = type.two_level ? NW_PANEL_K_COLS : type.group;
+        const uint32_t codes = cols * 16U * kinds[type.kind].code_bits / 8U;
+        const uint32_t per_group = 16U * (type.min ? 2U : 1U); /* bytes of -k scales and minima */
+        const uint32_t scales = type.two_level ? 64U + cols / type.group * per_group
+                                               : 2U * per_group + (type.zero_point ? 16U : 0U);
+        s = (nw_panel_shape){.unit_cols = cols, .unit_bytes = scales + codes};
     }
-    assert(0 && "panel kind");
-    return 1;
-}
-
-/* Bytes of 16 rows of one unit, scales included where they belong to the unit. */
-static uint32_t unit_bytes(nw_panel_type type)
-{
-    return type.kind == NW_PANEL_INT4 ? 32U + (type.zero_point ? 16U : 0U) + type.group * 8U : 64U;
+    if (type.kind == NW_PANEL_BF16_12) {
+        s.tail = (type.escapes + 1U) * (uint32_t)sizeof(nw_bf16_escape);
+    }
+    return s;
 }
 
 uint32_t nw_panel_cols(nw_panel_type type, uint32_t n_cols)
 {
-    const uint32_t unit = unit_cols(type);
+    const uint32_t unit = nw_panel_shape_of(type).unit_cols;
     return (n_cols + unit - 1) / unit * unit;
 }
 
 uint32_t nw_panel_groups(nw_panel_type type, uint32_t n_cols)
 {
-    return nw_panel_cols(type, n_cols) / unit_cols(type);
+    return type.group == 0 ? 1 : nw_panel_cols(type, n_cols) / type.group;
 }
 
 bool nw_panel_bytes(nw_panel_type type, uint32_t n_cols, size_t *out)
 {
-    const size_t head = type.kind == NW_PANEL_INT8 ? 64 : 0;
+    const nw_panel_shape s = nw_panel_shape_of(type);
     size_t n = 0;
 
-    if (n_cols > UINT32_MAX - NW_PANEL_PAD ||
-        !nw_size_mul(nw_panel_groups(type, n_cols), unit_bytes(type), &n) ||
-        !nw_size_add(n, head + 63, &n)) {
+    if (n_cols > UINT32_MAX - NW_PANEL_PAD || (type.two_level && n_cols % NW_PANEL_K_COLS != 0) ||
+        !nw_size_mul((n_cols + s.unit_cols - 1) / s.unit_cols, s.unit_bytes, &n) ||
+        !nw_size_add(n, (size_t)s.head + s.tail + 63, &n)) {
         return false;
     }
     *out = n / 64 * 64;
@@ -103,8 +173,7 @@ bool nw_panel_tensor_bytes(nw_panel_type type, uint32_t n_rows, uint32_t n_cols,
     return nw_panel_bytes(type, n_cols, &panel) && nw_size_mul(panel, nw_panel_count(n_rows), out);
 }
 
-/* For sizes that were checked when the tensor was opened. */
-static size_t panel_size(nw_panel_type type, uint32_t n_cols)
+size_t nw_panel_size(nw_panel_type type, uint32_t n_cols)
 {
     size_t n = 0;
     const bool fits = nw_panel_bytes(type, n_cols, &n);
@@ -113,154 +182,19 @@ static size_t panel_size(nw_panel_type type, uint32_t n_cols)
     return n;
 }
 
-void nw_panel_pack_f32(const float *w, size_t ld, uint32_t n_rows, uint32_t n_cols, uint8_t *panel)
+static nw_panel_row row_of(nw_panel_type type, const uint8_t *tensor, uint32_t n_cols, uint32_t row)
 {
-    assert(n_rows <= NW_PANEL_ROWS);
-    memset(panel, 0, panel_size((nw_panel_type){.kind = NW_PANEL_F32}, n_cols));
-    for (uint32_t r = 0; r < n_rows; r++) {
-        for (uint32_t c = 0; c < n_cols; c++) {
-            memcpy(panel + ((size_t)c * 16 + r) * sizeof *w, &w[r * ld + c], sizeof *w);
-        }
-    }
-}
-
-void nw_panel_pack_bf16(const uint16_t *w, size_t ld, uint32_t n_rows, uint32_t n_cols,
-                        uint8_t *panel)
-{
-    assert(n_rows <= NW_PANEL_ROWS);
-    memset(panel, 0, panel_size((nw_panel_type){.kind = NW_PANEL_BF16}, n_cols));
-    for (uint32_t r = 0; r < n_rows; r++) {
-        for (uint32_t c = 0; c < n_cols; c++) {
-            const size_t at = (size_t)(c / 2) * 64 + r * 4 + (c % 2) * 2;
-            memcpy(panel + at, &w[r * ld + c], sizeof *w);
-        }
-    }
-}
-
-void nw_panel_pack_int8(const int8_t *codes, size_t ld, const float *scales, uint32_t n_rows,
-                        uint32_t n_cols, uint8_t *panel)
-{
-    const size_t size = panel_size((nw_panel_type){.kind = NW_PANEL_INT8}, n_cols);
-
-    assert(n_rows <= NW_PANEL_ROWS);
-    memset(panel, 0, 64);
-    memset(panel + 64, 0x80, size - 64);
-    memcpy(panel, scales, n_rows * sizeof *scales);
-    for (uint32_t r = 0; r < n_rows; r++) {
-        for (uint32_t c = 0; c < n_cols; c++) {
-            const size_t at = 64 + (size_t)(c / 4) * 64 + r * 4 + c % 4;
-            panel[at] = (uint8_t)codes[r * ld + c] ^ 0x80U;
-        }
-    }
-}
-
-/* Where the nibble of column c (of its group) and row r stands, from the start of the codes. */
-static size_t nibble_at(nw_panel_type type, uint32_t c, uint32_t r, bool *high)
-{
-    const uint32_t quads = type.group / 8U;
-    *high = c / 4 >= quads;
-    return (size_t)(c / 4 % quads) * 64 + r * 4 + c % 4;
-}
-
-/* One group of 16 rows; `codes` points at its first column. Rows and columns beyond the matrix
- * hold the zero point. */
-static void pack_group(nw_panel_type type, const uint8_t *codes, size_t ld, const uint8_t zero[16],
-                       uint32_t n_rows, uint32_t n_cols, uint8_t *dst)
-{
-    memset(dst, 0, type.group * 8U);
-    for (uint32_t r = 0; r < NW_PANEL_ROWS; r++) {
-        for (uint32_t c = 0; c < type.group; c++) {
-            bool high = false;
-            const size_t at = nibble_at(type, c, r, &high);
-            const unsigned code = r < n_rows && c < n_cols ? codes[r * ld + c] & 15U : zero[r];
-            dst[at] = (uint8_t)(dst[at] | code << (high ? 4 : 0));
-        }
-    }
-}
-
-void nw_panel_pack_int4(nw_panel_type type, const uint8_t *codes, size_t ld, const uint16_t *scales,
-                        const uint8_t *zeros, size_t lds, uint32_t n_rows, uint32_t n_cols,
-                        uint8_t *panel)
-{
-    const uint32_t n_groups = nw_panel_groups(type, n_cols);
-
-    assert(type.kind == NW_PANEL_INT4 && n_rows <= NW_PANEL_ROWS);
-    assert(type.zero_point == (zeros != NULL));
-    memset(panel, 0, panel_size(type, n_cols));
-    for (uint32_t g = 0; g < n_groups; g++) {
-        const uint32_t c0 = g * type.group;
-        uint8_t zero[16];
-        memset(zero, 8, sizeof zero);
-        for (uint32_t r = 0; r < n_rows; r++) {
-            memcpy(panel + r * sizeof *scales, &scales[r * lds + g], sizeof *scales);
-            if (zeros != NULL) {
-                zero[r] = zeros[r * lds + g] & 15U;
-            }
-        }
-        panel += 32;
-        if (type.zero_point) {
-            memcpy(panel, zero, sizeof zero);
-            panel += 16;
-        }
-        pack_group(type, codes + c0, ld, zero, n_rows, n_cols - c0, panel);
-        panel += type.group * 8U;
-    }
-}
-
-/* What a row and group of an int4 panel holds besides its codes. */
-typedef struct {
-    const uint8_t *codes;
-    float scale;
-    uint8_t zero;
-} int4_group;
-
-static int4_group group_of(nw_panel_type type, const uint8_t *panel, uint32_t g, uint32_t r)
-{
-    const uint8_t *p = panel + (size_t)g * unit_bytes(type);
-    uint16_t half = 0;
-
-    memcpy(&half, p + r * sizeof half, sizeof half);
-    return (int4_group){.codes = p + 32 + (type.zero_point ? 16 : 0),
-                        .scale = nw_f16_to_f32(half),
-                        .zero = type.zero_point ? p[32 + r] : 8};
-}
-
-static uint8_t code_of(nw_panel_type type, const int4_group *g, uint32_t c, uint32_t r)
-{
-    bool high = false;
-    const uint8_t b = g->codes[nibble_at(type, c, r, &high)];
-    return high ? b >> 4 : b & 15U;
-}
-
-static float value_at(nw_panel_type type, const uint8_t *panel, uint32_t r, uint32_t c)
-{
-    float f = 0;
-    uint16_t h = 0;
-
-    switch (type.kind) {
-    case NW_PANEL_F32:
-        memcpy(&f, panel + ((size_t)c * 16 + r) * sizeof f, sizeof f);
-        return f;
-    case NW_PANEL_BF16:
-        memcpy(&h, panel + (size_t)(c / 2) * 64 + r * 4 + (c % 2) * 2, sizeof h);
-        return nw_bf16_to_f32(h);
-    case NW_PANEL_INT8:
-        memcpy(&f, panel + r * sizeof f, sizeof f);
-        return f * (float)(panel[64 + (size_t)(c / 4) * 64 + r * 4 + c % 4] - 128);
-    case NW_PANEL_INT4:
-        break;
-    }
-    const int4_group g = group_of(type, panel, c / type.group, r);
-    return g.scale * (float)(code_of(type, &g, c % type.group, r) - g.zero);
+    return (nw_panel_row){.type = type,
+                          .panel = tensor + row / NW_PANEL_ROWS * nw_panel_size(type, n_cols),
+                          .n_cols = n_cols,
+                          .r = row % NW_PANEL_ROWS};
 }
 
 void nw_panel_unpack_span(nw_panel_type type, const uint8_t *tensor, uint32_t n_cols, uint32_t row,
                           uint32_t col0, uint32_t n, float *out)
 {
-    const uint8_t *panel = tensor + row / NW_PANEL_ROWS * panel_size(type, n_cols);
-    for (uint32_t c = 0; c < n; c++) {
-        out[c] = value_at(type, panel, row % NW_PANEL_ROWS, col0 + c);
-    }
+    const nw_panel_row p = row_of(type, tensor, n_cols, row);
+    kinds[type.kind].span(&p, col0, n, out);
 }
 
 void nw_panel_unpack_row(nw_panel_type type, const uint8_t *tensor, uint32_t n_cols, uint32_t row,
@@ -272,24 +206,43 @@ void nw_panel_unpack_row(nw_panel_type type, const uint8_t *tensor, uint32_t n_c
 void nw_panel_codes_row(nw_panel_type type, const uint8_t *tensor, uint32_t n_cols, uint32_t row,
                         int8_t *codes, float *scales, uint8_t *zeros)
 {
-    const uint8_t *panel = tensor + row / NW_PANEL_ROWS * panel_size(type, n_cols);
-    const uint32_t r = row % NW_PANEL_ROWS;
+    const nw_panel_row p = row_of(type, tensor, n_cols, row);
+    const bool integer = type.kind == NW_PANEL_INT8 || type.kind == NW_PANEL_INT4;
+    const uint32_t n_groups = nw_panel_groups(type, n_cols);
 
-    assert(type.kind == NW_PANEL_INT8 || type.kind == NW_PANEL_INT4);
-    if (type.kind == NW_PANEL_INT8) {
-        memcpy(scales, panel + r * sizeof *scales, sizeof *scales);
-        for (uint32_t c = 0; c < n_cols; c++) {
-            codes[c] = (int8_t)(panel[64 + (size_t)(c / 4) * 64 + r * 4 + c % 4] - 128);
-        }
-        return;
-    }
+    assert(kinds[type.kind].code_bits <= 8);
     for (uint32_t c = 0; c < n_cols; c++) {
-        const uint32_t i = c / type.group;
-        const int4_group g = group_of(type, panel, i, r);
-        codes[c] = (int8_t)code_of(type, &g, c % type.group, r);
-        scales[i] = g.scale;
+        codes[c] = integer ? nw_panel_int_code(&p, c) : (int8_t)nw_panel_fp_code(&p, c);
+    }
+    for (uint32_t g = 0; g < n_groups; g++) {
+        const nw_panel_group group =
+            integer ? nw_panel_int_group(&p, g)
+                    : (nw_panel_group){.scale = nw_panel_fp_scale(&p, g), .zero = 8};
+        scales[g] = group.scale;
         if (zeros != NULL) {
-            zeros[i] = g.zero;
+            zeros[g] = group.zero;
         }
     }
+}
+
+void nw_panel_mins_row(nw_panel_type type, const uint8_t *tensor, uint32_t n_cols, uint32_t row,
+                       float *mins)
+{
+    const nw_panel_row p = row_of(type, tensor, n_cols, row);
+    const uint32_t n_groups = nw_panel_groups(type, n_cols);
+
+    assert(kinds[type.kind].code_bits <= 8);
+    for (uint32_t g = 0; g < n_groups; g++) {
+        mins[g] = type.min ? nw_panel_int_group(&p, g).min : 0;
+    }
+}
+
+float nw_panel_tensor_scale(nw_panel_type type, const uint8_t *panel)
+{
+    float scale = 1;
+
+    if (type.kind == NW_PANEL_NVFP4) {
+        memcpy(&scale, panel, sizeof scale);
+    }
+    return scale;
 }

@@ -7,9 +7,19 @@
 #include "kernels/avx512_ops.h"
 #include "kernels/tiers.h"
 
+/* The layouts with a kernel of their own here; the others run as the reference does. */
+static bool is_fast(nw_panel_type type)
+{
+    return type.kind <= NW_PANEL_INT4 && !type.min &&
+           (type.kind != NW_PANEL_INT8 || type.group == 0);
+}
+
 static nw_act_kind act_kind(nw_panel_type type, bool a8)
 {
     const bool has_a8 = type.kind == NW_PANEL_INT8 || type.kind == NW_PANEL_INT4;
+    if (!is_fast(type)) {
+        return nw_kernels_ref.act_kind(type, a8);
+    }
     if (type.kind == NW_PANEL_F32) {
         return NW_ACT_F32;
     }
@@ -22,6 +32,10 @@ static void linear(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_
     const bool a8 = a->kind == NW_ACT_INT8;
 
     assert(a->kind == act_kind(w->type, a8));
+    if (!is_fast(w->type)) {
+        nw_kernels_ref.linear(w, a, panel0, panel1, y, ldy);
+        return;
+    }
     switch (w->type.kind) {
     case NW_PANEL_F32:
         nw_avx512_linear_f32(w, a, panel0, panel1, y, ldy);
@@ -35,6 +49,13 @@ static void linear(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_
     case NW_PANEL_INT4:
         (a8 ? nw_avx512_linear_int4_a8 : nw_avx512_linear_int4_a16)(w, a, panel0, panel1, y, ldy);
         return;
+    case NW_PANEL_FP8_E4M3:
+    case NW_PANEL_FP8_E5M2:
+    case NW_PANEL_NVFP4:
+    case NW_PANEL_MXFP4:
+    case NW_PANEL_BF16_12:
+    case NW_PANEL_KINDS:
+        break;
     }
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/yaml.h"
 #include "quant/recipe_parts.h"
+#include "quant/rtn.h"
 
 #define MAX_MISTAKE_BYTES 900 /* of nw_error's message */
 
@@ -99,7 +100,7 @@ static void read_target(reader *rd, const json_t *item, size_t i)
         mistake(rd, pointer, "a target is {match: PATTERN, weights: TYPE} and nothing else");
         return;
     }
-    if (!nw_panel_parse(weights, &type)) {
+    if (!nw_panel_parse(weights, &type) || !nw_rtn_writes(type)) {
         mistake(rd, pointer,
                 "unknown weights '%.60s' (f32, bf16, int8, int4-g32, int4-g64-zp, ...)", weights);
         return;

@@ -270,10 +270,16 @@ static void pack_bf16(const float *rows, uint32_t n_rows, uint32_t n_cols, uint8
     nw_panel_pack_bf16(half, n_cols, n_rows, n_cols, panel);
 }
 
+bool nw_rtn_writes(nw_panel_type type)
+{
+    return type.kind <= NW_PANEL_INT4 && !type.min &&
+           (type.kind != NW_PANEL_INT8 || type.group == 0);
+}
+
 bool nw_rtn_pack_panel(nw_panel_type type, nw_scale_rule rule, const float *rows, uint32_t n_rows,
                        uint32_t n_cols, uint8_t *panel, void *scratch, uint32_t *bad_row)
 {
-    assert(n_rows <= LANES);
+    assert(n_rows <= LANES && nw_rtn_writes(type));
     switch (type.kind) {
     case NW_PANEL_F32:
         nw_panel_pack_f32(rows, n_cols, n_rows, n_cols, panel);
@@ -286,6 +292,13 @@ bool nw_rtn_pack_panel(nw_panel_type type, nw_scale_rule rule, const float *rows
         return true;
     case NW_PANEL_INT4:
         return pack_int4(type, rule, rows, n_rows, n_cols, panel, scratch, bad_row);
+    case NW_PANEL_FP8_E4M3:
+    case NW_PANEL_FP8_E5M2:
+    case NW_PANEL_NVFP4:
+    case NW_PANEL_MXFP4:
+    case NW_PANEL_BF16_12:
+    case NW_PANEL_KINDS:
+        break;
     }
     return false;
 }
@@ -304,6 +317,13 @@ size_t nw_rtn_scratch_bytes(nw_panel_type type, uint32_t n_cols)
     case NW_PANEL_INT4:
         return (size_t)type.group * LANES * sizeof(float) + values +
                (size_t)nw_panel_groups(type, n_cols) * LANES * (sizeof(uint16_t) + 1);
+    case NW_PANEL_FP8_E4M3:
+    case NW_PANEL_FP8_E5M2:
+    case NW_PANEL_NVFP4:
+    case NW_PANEL_MXFP4:
+    case NW_PANEL_BF16_12:
+    case NW_PANEL_KINDS:
+        break;
     }
     return 0;
 }
@@ -327,6 +347,13 @@ const char *nw_rtn_rule_text(nw_panel_type type, nw_scale_rule rule)
         return "f32 scale = absmax / 127 of each row";
     case NW_PANEL_INT4:
         return type.zero_point ? zero_point[rule] : symmetric[rule];
+    case NW_PANEL_FP8_E4M3:
+    case NW_PANEL_FP8_E5M2:
+    case NW_PANEL_NVFP4:
+    case NW_PANEL_MXFP4:
+    case NW_PANEL_BF16_12:
+    case NW_PANEL_KINDS:
+        break;
     }
     return "";
 }

@@ -22,6 +22,9 @@
 /* Sentence for the manifest: what the rule does to this layout. */
 const char *nw_rtn_rule_text(nw_panel_type type, nw_scale_rule rule);
 
+/* Whether the functions below take this layout: F32, BF16, INT8 by rows, INT4 without minima. */
+bool nw_rtn_writes(nw_panel_type type);
+
 /* rows [n_rows][n_cols], n_rows <= 16, finite; panel: nw_panel_bytes of (type, n_cols), written
  * whole. scratch: nw_rtn_scratch_bytes, for one caller at a time. False when a scale does not fit
  * its stored type (a group whose absmax exceeds what FP16 can scale); *bad_row then names the row. */

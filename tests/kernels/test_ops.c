@@ -121,7 +121,7 @@ static void nan_spreads_to_its_token_only(void **state)
             _Alignas(64) uint8_t act[4096];
             const float x[6] = {1, 2, 3, 1, NAN, 3};
             float y[2] = {0};
-            const nw_weight m = {{a8 ? NW_PANEL_INT8 : NW_PANEL_F32, 0, false}, panel, 1, 3};
+            const nw_weight m = {{.kind = a8 ? NW_PANEL_INT8 : NW_PANEL_F32}, panel, 1, 3};
             const nw_act_kind kind = tier->act_kind(m.type, a8);
             const nw_act a = {kind, 2, 3, act};
             const float one = 1;

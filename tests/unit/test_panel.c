@@ -1,11 +1,14 @@
 /* Panels: sizes, names, bytes written by hand, and unpack(pack(x)) == x for every type at odd
  * shapes, where the padding must stand for zeros.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/rng.h"
-#include "formats/half.h"
+#include "formats/bf16_12.h"
+#include "formats/fp4.h"
+#include "formats/fp8.h"
 #include "formats/panel.h"
 #include "table.h"
 
@@ -14,19 +17,49 @@ static struct size_row {
     uint32_t n_cols;
     uint32_t want_cols;
     size_t want_bytes;
+    unsigned bits;
 } size_rows[] = {
     /* 16 rows x columns x bytes */
-    {"f32", 3, 3, 192},
-    {"bf16", 3, 4, 128},
-    {"int8", 5, 8, 64 + 128},
+    {"f32", 3, 3, 192, 32},
+    {"bf16", 3, 4, 128, 16},
+    {"int8", 5, 8, 64 + 128, 8},
     /* one group: 32 of scales + 32 x 8, made a multiple of 64 */
-    {"int4-g32", 1, 32, 320},
-    {"int4-g32", 64, 64, 576},
-    {"int4-g64", 576, 576, 9 * (32 + 512) + 32},
-    {"int4-g128", 576, 640, 5 * (32 + 1024) + 32},
+    {"int4-g32", 1, 32, 320, 4},
+    {"int4-g32", 64, 64, 576, 4},
+    {"int4-g64", 576, 576, 9 * (32 + 512) + 32, 4},
+    {"int4-g128", 576, 640, 5 * (32 + 1024) + 32, 4},
     /* 48 + 256 = 304 */
-    {"int4-g32-zp", 32, 32, 320},
-    {"int4-g128-zp", 128, 128, 1088},
+    {"int4-g32-zp", 32, 32, 320, 4},
+    {"int4-g64-zp", 64, 64, 576, 4},
+    {"int4-g128-zp", 128, 128, 1088, 4},
+    /* two times 32 of scales and minima */
+    {"int4-g32-min", 33, 64, 640, 4},
+    {"int4-g64-min", 64, 64, 576, 4},
+    {"int4-g128-min", 128, 128, 1088, 4},
+    {"int8-g16", 32, 32, 2 * (32 + 256) + 0, 8},
+    {"int8-g32", 1, 32, 576, 8},
+    {"int8-g64", 64, 64, 1088, 8},
+    {"int8-g128", 128, 128, 2112, 8},
+    {"int8-g16-min", 17, 32, 2 * (64 + 256), 8},
+    {"int8-g32-min", 32, 32, 576, 8},
+    {"int8-g64-min", 64, 64, 1088, 8},
+    {"int8-g128-min", 128, 128, 2112, 8},
+    /* per 256 columns: d and dmin, 16 scales a group and, but for Q6_K, as many minima, the codes */
+    {"int4-g32-k", 512, 512, 2 * (64 + 8 * 32 + 2048), 4},
+    {"int8-g32-k", 256, 256, 64 + 8 * 32 + 4096, 8},
+    {"int8-g16-k", 256, 256, 64 + 16 * 16 + 4096, 8},
+    {"fp8-e4m3", 5, 8, 64 + 128, 8},
+    {"fp8-e5m2", 4, 4, 64 + 64, 8},
+    /* a head of 64; 32 of scales and 4 x 64 per 32 columns */
+    {"nvfp4", 16, 32, 384, 4},
+    {"nvfp4", 64, 64, 64 + 2 * 288, 4},
+    {"mxfp4", 32, 32, 320, 4},
+    {"mxfp4", 128, 128, 4 * 272, 4},
+    /* a head of 64, 96 per quad, 8 per escape and one more */
+    {"bf16-12", 8, 8, 64 + 192 + 64, 12},
+    {"bf16-12-e7", 8, 8, 64 + 192 + 64, 12},
+    {"bf16-12-e8", 5, 8, 64 + 192 + 128, 12},
+    {"bf16-12-e65535", 4, 4, 64 + 96 + 65536 * 8 + 32, 12},
 };
 
 static void sizes(void **state)
@@ -43,20 +76,41 @@ static void sizes(void **state)
     assert_int_equal(n, r->want_bytes);
     assert_true(nw_panel_tensor_bytes(type, 33, r->n_cols, &n));
     assert_int_equal(n, 3 * r->want_bytes);
+    assert_int_equal(nw_panel_code_bits(type), r->bits);
+    assert_false(nw_panel_bytes(type, UINT32_MAX, &n));
 }
 
 static struct name_row {
     const char *name;
-} bad_names[] = {{"int4"}, {"int4-g48"}, {"int4-g32-zpx"}, {"INT8"}, {"bf16 "}, {""}};
+} bad_names[] = {{"int4"},
+                 {"int4-g48"},
+                 {"int4-g32-zpx"},
+                 {"INT8"},
+                 {"bf16 "},
+                 {""},
+                 {"int4-g16"},
+                 {"int8-g32-zp"},
+                 {"int8-min"},
+                 {"nvfp4-g16"},
+                 {"bf16-12-e"},
+                 {"bf16-12-e0"},
+                 {"bf16-12-e07"},
+                 {"bf16-12-e+7"},
+                 {"bf16-12-e65536"},
+                 {"bf16-12-e7 "},
+                 {"bf16-12-e-1"},
+                 {"bf16-12-e7x"},
+                 {"bf16-12-e99999999999999999999"}};
 
 static void refused(void **state)
 {
     const struct name_row *r = *state;
-    nw_panel_type type = {NW_PANEL_INT8, 7, true};
+    nw_panel_type type = {.kind = NW_PANEL_INT8, .group = 7};
     assert_false(nw_panel_parse(r->name, &type));
     assert_int_equal(type.group, 7);
 }
 
+/* Tails of 1 to 17 rows and odd columns. */
 static struct shape_row {
     const char *name;
     const char *type;
@@ -68,25 +122,51 @@ static struct shape_row {
     {"bf16_1x2", "bf16", 1, 2},
     {"int8_16x13", "int8", 16, 13},
     {"int8_5x130", "int8", 5, 130},
+    {"int8_g16_16x33", "int8-g16", 16, 33},
+    {"int8_g32_4x31", "int8-g32", 4, 31},
+    {"int8_g64_16x100", "int8-g64", 16, 100},
+    {"int8_g128_2x300", "int8-g128", 2, 300},
+    {"int8_g16_min_15x47", "int8-g16-min", 15, 47},
+    {"int8_g32_min_16x65", "int8-g32-min", 16, 65},
+    {"int8_g64_min_1x1", "int8-g64-min", 1, 1},
+    {"int8_g128_min_9x257", "int8-g128-min", 9, 257},
     {"int4_g32_16x33", "int4-g32", 16, 33},
     {"int4_g64_7x100", "int4-g64", 7, 100},
     {"int4_g128_16x300", "int4-g128", 16, 300},
     {"int4_g32_zp_16x33", "int4-g32-zp", 16, 33},
     {"int4_g64_zp_2x64", "int4-g64-zp", 2, 64},
     {"int4_g128_zp_16x129", "int4-g128-zp", 16, 129},
+    {"int4_g32_min_16x33", "int4-g32-min", 16, 33},
+    {"int4_g64_min_3x100", "int4-g64-min", 3, 100},
+    {"int4_g128_min_16x300", "int4-g128-min", 16, 300},
+    {"int4_g32_k_16x512", "int4-g32-k", 16, 512},
+    {"int8_g32_k_5x256", "int8-g32-k", 5, 256},
+    {"int8_g16_k_13x512", "int8-g16-k", 13, 512},
+    {"fp8_e4m3_16x13", "fp8-e4m3", 16, 13},
+    {"fp8_e5m2_3x64", "fp8-e5m2", 3, 64},
+    {"nvfp4_16x64", "nvfp4", 16, 64},
+    {"nvfp4_11x49", "nvfp4", 11, 49},
+    {"nvfp4_1x15", "nvfp4", 1, 15},
+    {"mxfp4_16x64", "mxfp4", 16, 64},
+    {"mxfp4_6x33", "mxfp4", 6, 33},
+    {"bf16_12_16x9", "bf16-12-e65535", 16, 9},
+    {"bf16_12_7x64", "bf16-12-e65535", 7, 64},
 };
 
-#define COLS 320
+#define COLS   512
+#define GROUPS (COLS / 16)
 
 typedef struct {
     float f[16][COLS];
     uint16_t h[16][COLS];
-    int8_t i[16][COLS];
-    uint8_t u[16][COLS];
+    uint8_t u[16][COLS]; /* codes of 8 bits, as they are or their low four */
     float scales[16];
-    uint16_t halves[16][COLS / 32];
-    uint8_t zeros[16][COLS / 32];
-    _Alignas(64) uint8_t panel[16 * COLS * 4];
+    uint16_t halves[16][GROUPS], mins[16][GROUPS];
+    uint8_t zeros[16][GROUPS], ue4m3[16][GROUPS], e8m0[16][GROUPS];
+    int8_t k_scales[16][GROUPS];
+    uint8_t k_mins[16][GROUPS];
+    uint8_t exponents[16];
+    _Alignas(64) uint8_t panel[16 * COLS * 4 + 65536 * 8];
 } content;
 
 static void fill(content *c, uint64_t seed)
@@ -95,54 +175,167 @@ static void fill(content *c, uint64_t seed)
 
     for (size_t r = 0; r < 16; r++) {
         c->scales[r] = (float)nw_rng_normal(&rng);
+        c->exponents[r] = (uint8_t)(120 + r);
         for (size_t k = 0; k < COLS; k++) {
             c->f[r][k] = (float)nw_rng_normal(&rng);
-            c->h[r][k] = nw_bf16_from_f32(c->f[r][k]);
-            c->i[r][k] = (int8_t)((int)nw_rng_below(&rng, 256) - 128);
-            c->u[r][k] = (uint8_t)nw_rng_below(&rng, 16);
+            /* any finite bfloat16, most of them escapes of the 12-bit form */
+            c->h[r][k] = (uint16_t)(nw_rng_below(&rng, 0x7F80) | nw_rng_below(&rng, 2) << 15);
+            c->u[r][k] = (uint8_t)nw_rng_below(&rng, 256);
         }
-        for (size_t g = 0; g < COLS / 32; g++) {
+        for (size_t g = 0; g < GROUPS; g++) {
             c->halves[r][g] = (uint16_t)nw_rng_below(&rng, 0x7C00); /* any finite, subnormals too */
+            c->mins[r][g] = (uint16_t)(nw_rng_below(&rng, 0x7C00) | 0x8000U);
             c->zeros[r][g] = (uint8_t)nw_rng_below(&rng, 16);
+            c->ue4m3[r][g] = (uint8_t)nw_rng_below(&rng, 0x7F);
+            c->e8m0[r][g] = (uint8_t)nw_rng_below(&rng, 253); /* 6 * 2^125 is finite */
+            c->k_scales[r][g] = (int8_t)((int)nw_rng_below(&rng, 256) - 128);
+            c->k_mins[r][g] = (uint8_t)nw_rng_below(&rng, 64);
         }
     }
 }
 
-static void pack(content *c, nw_panel_type type, uint32_t n_rows, uint32_t n_cols)
+#define TENSOR_SCALE 0.37F
+
+/* No two-level layout and no bf16-12. */
+static void pack_groups(content *c, nw_panel_type t, uint32_t n_rows, uint32_t n_cols)
+{
+    const uint16_t *mins = t.min ? c->mins[0] : NULL;
+
+    if (t.kind == NW_PANEL_INT8) {
+        nw_panel_pack_int8_groups(t, (int8_t *)c->u[0], COLS, c->halves[0], mins, GROUPS, n_rows,
+                                  n_cols, c->panel);
+    } else if (t.min) {
+        nw_panel_pack_int4_min(t, c->u[0], COLS, c->halves[0], mins, GROUPS, n_rows, n_cols,
+                               c->panel);
+    } else {
+        nw_panel_pack_int4(t, c->u[0], COLS, c->halves[0], t.zero_point ? c->zeros[0] : NULL,
+                           GROUPS, n_rows, n_cols, c->panel);
+    }
+}
+
+static void pack_k(content *c, nw_panel_type t, uint32_t n_rows, uint32_t n_cols)
+{
+    const nw_panel_k_rows k = {.codes = c->u[0],
+                               .ld = COLS,
+                               .d = c->halves[0],
+                               .dmin = t.min ? c->mins[0] : NULL,
+                               .ld_block = GROUPS,
+                               .scales = c->k_scales[0],
+                               .mins = t.min ? c->k_mins[0] : NULL,
+                               .lds = GROUPS};
+    nw_panel_pack_k(t, &k, n_rows, n_cols, c->panel);
+}
+
+static void pack(content *c, nw_panel_type t, uint32_t n_rows, uint32_t n_cols)
 {
     memset(c->panel, 0xEE, sizeof c->panel);
-    switch (type.kind) {
-    case NW_PANEL_F32:
+    if (t.kind == NW_PANEL_F32) {
         nw_panel_pack_f32(c->f[0], COLS, n_rows, n_cols, c->panel);
-        return;
-    case NW_PANEL_BF16:
+    } else if (t.kind == NW_PANEL_BF16) {
         nw_panel_pack_bf16(c->h[0], COLS, n_rows, n_cols, c->panel);
-        return;
-    case NW_PANEL_INT8:
-        nw_panel_pack_int8(c->i[0], COLS, c->scales, n_rows, n_cols, c->panel);
-        return;
-    case NW_PANEL_INT4:
-        nw_panel_pack_int4(type, c->u[0], COLS, c->halves[0], type.zero_point ? c->zeros[0] : NULL,
-                           COLS / 32, n_rows, n_cols, c->panel);
-        return;
+    } else if (t.kind == NW_PANEL_BF16_12) {
+        assert_true(
+            nw_panel_pack_bf16_12(t, c->exponents, c->h[0], COLS, n_rows, n_cols, c->panel));
+    } else if (t.kind == NW_PANEL_FP8_E4M3 || t.kind == NW_PANEL_FP8_E5M2) {
+        nw_panel_pack_fp8(t, c->u[0], COLS, c->scales, n_rows, n_cols, c->panel);
+    } else if (t.kind == NW_PANEL_NVFP4) {
+        nw_panel_pack_nvfp4(c->u[0], COLS, c->ue4m3[0], GROUPS, TENSOR_SCALE, n_rows, n_cols,
+                            c->panel);
+    } else if (t.kind == NW_PANEL_MXFP4) {
+        nw_panel_pack_mxfp4(c->u[0], COLS, c->e8m0[0], GROUPS, n_rows, n_cols, c->panel);
+    } else if (t.two_level) {
+        pack_k(c, t, n_rows, n_cols);
+    } else if (t.group > 0) {
+        pack_groups(c, t, n_rows, n_cols);
+    } else {
+        nw_panel_pack_int8((int8_t *)c->u[0], COLS, c->scales, n_rows, n_cols, c->panel);
     }
 }
 
-static float expected(const content *c, nw_panel_type type, size_t r, size_t k)
+static float half(uint16_t h)
 {
-    switch (type.kind) {
-    case NW_PANEL_F32:
-        return c->f[r][k];
-    case NW_PANEL_BF16:
-        return nw_bf16_to_f32(c->h[r][k]);
-    case NW_PANEL_INT8:
-        return c->scales[r] * (float)c->i[r][k];
-    case NW_PANEL_INT4:
-        break;
+    return nw_f16_to_f32(h);
+}
+
+/* What a row stores for its group g, from the content: by the formulas of panel.h. */
+static float scale_of(const content *c, nw_panel_type t, size_t r, size_t g)
+{
+    if (t.two_level) {
+        return half(c->halves[r][g * t.group / 256]) * (float)c->k_scales[r][g];
     }
-    const size_t g = k / type.group;
-    const int zero = type.zero_point ? c->zeros[r][g] : 8;
-    return nw_f16_to_f32(c->halves[r][g]) * (float)(c->u[r][k] - zero);
+    if (t.kind == NW_PANEL_NVFP4) {
+        return nw_e4m3_to_f32(c->ue4m3[r][g]);
+    }
+    if (t.kind == NW_PANEL_MXFP4) {
+        return nw_e8m0_to_f32(c->e8m0[r][g]);
+    }
+    return t.group == 0 ? c->scales[r] : half(c->halves[r][g]);
+}
+
+static float min_of(const content *c, nw_panel_type t, size_t r, size_t g)
+{
+    if (t.two_level && t.min) {
+        return -(half(c->mins[r][g * t.group / 256]) * (float)c->k_mins[r][g]);
+    }
+    return t.min ? half(c->mins[r][g]) : 0;
+}
+
+static int zero_of(const content *c, nw_panel_type t, size_t r, size_t g)
+{
+    if (t.kind == NW_PANEL_INT8 || t.min) {
+        return 0;
+    }
+    return t.zero_point ? c->zeros[r][g] : 8;
+}
+
+static int8_t code_of(const content *c, nw_panel_type t, size_t r, size_t k)
+{
+    return (int8_t)(nw_panel_code_bits(t) == 4 ? c->u[r][k] & 15 : c->u[r][k]);
+}
+
+/* Of the layouts with codes. */
+static float coded(const content *c, nw_panel_type t, size_t r, size_t k)
+{
+    const size_t g = t.group > 0 ? k / t.group : 0;
+    const int8_t code = code_of(c, t, r, k);
+    const float scale = scale_of(c, t, r, g);
+
+    if (t.kind == NW_PANEL_FP8_E4M3) {
+        return scale * nw_e4m3_to_f32((uint8_t)code);
+    }
+    if (t.kind == NW_PANEL_FP8_E5M2) {
+        return scale * nw_e5m2_to_f32((uint8_t)code);
+    }
+    if (t.kind == NW_PANEL_NVFP4) {
+        return TENSOR_SCALE * (nw_e2m1_to_f32((uint8_t)code) * scale);
+    }
+    if (t.kind == NW_PANEL_MXFP4) {
+        return nw_e2m1_to_f32((uint8_t)code) * scale;
+    }
+    return scale * (float)(code - zero_of(c, t, r, g)) + min_of(c, t, r, g);
+}
+
+static float expected(const content *c, nw_panel_type t, size_t r, size_t k)
+{
+    if (t.kind == NW_PANEL_F32) {
+        return c->f[r][k];
+    }
+    if (t.kind == NW_PANEL_BF16 || t.kind == NW_PANEL_BF16_12) {
+        return nw_bf16_to_f32(c->h[r][k]);
+    }
+    return coded(c, t, r, k);
+}
+
+static bool same(float a, float b)
+{
+    return a == b || (isnan(a) && isnan(b));
+}
+
+/* What padding decodes to in row r: 0, or the minimum of a group that begins inside the matrix. */
+static float padding(const content *c, nw_panel_type t, const struct shape_row *s, size_t r,
+                     size_t k)
+{
+    return t.min && r < s->n_rows ? min_of(c, t, r, k / t.group) : 0;
 }
 
 static void round_trip(void **state)
@@ -151,6 +344,7 @@ static void round_trip(void **state)
     content *c = calloc(1, sizeof *c);
     nw_panel_type type = {0};
     float row[COLS];
+    float span[COLS];
     size_t bytes = 0;
 
     assert_non_null(c);
@@ -160,16 +354,17 @@ static void round_trip(void **state)
     pack(c, type, s->n_rows, s->n_cols);
     assert_int_equal(c->panel[bytes], 0xEE);
     for (uint32_t r = 0; r < 16; r++) {
+        const uint32_t cols = nw_panel_cols(type, s->n_cols);
+        const uint32_t from = s->n_cols / 3;
         nw_panel_unpack_row(type, c->panel, s->n_cols, r, row);
         for (uint32_t k = 0; k < s->n_cols; k++) {
-            const float want = r < s->n_rows ? expected(c, type, r, k) : 0;
-            assert_true(row[k] == want);
+            assert_true(same(row[k], r < s->n_rows ? expected(c, type, r, k) : 0));
         }
-        /* padded columns decode to 0 as well */
-        const uint32_t cols = nw_panel_cols(type, s->n_cols);
+        nw_panel_unpack_span(type, c->panel, s->n_cols, r, from, s->n_cols - from, span);
+        assert_memory_equal(span, row + from, (s->n_cols - from) * sizeof *row);
         nw_panel_unpack_span(type, c->panel, s->n_cols, r, s->n_cols, cols - s->n_cols, row);
-        for (uint32_t k = 0; k < cols - s->n_cols; k++) {
-            assert_true(row[k] == 0);
+        for (uint32_t k = s->n_cols; k < cols; k++) {
+            assert_true(row[k - s->n_cols] == padding(c, type, s, r, k));
         }
     }
     free(c);
@@ -181,26 +376,74 @@ static void codes_come_back(void **state)
     content *c = calloc(1, sizeof *c);
     nw_panel_type type = {0};
     int8_t codes[COLS];
-    float scales[COLS / 32];
-    uint8_t zeros[COLS / 32];
+    float scales[GROUPS];
+    float mins[GROUPS];
+    uint8_t zeros[GROUPS];
 
     assert_non_null(c);
     assert_true(nw_panel_parse(s->type, &type));
     fill(c, s->n_cols);
     pack(c, type, s->n_rows, s->n_cols);
-    const bool four = type.kind == NW_PANEL_INT4;
-    for (uint32_t r = 0; (four || type.kind == NW_PANEL_INT8) && r < s->n_rows; r++) {
+    const bool has_codes = nw_panel_code_bits(type) <= 8;
+    const bool zeros_differ = type.kind == NW_PANEL_INT4 || type.kind == NW_PANEL_INT8;
+    for (uint32_t r = 0; has_codes && r < s->n_rows; r++) {
         nw_panel_codes_row(type, c->panel, s->n_cols, r, codes, scales, zeros);
+        nw_panel_mins_row(type, c->panel, s->n_cols, r, mins);
         for (uint32_t k = 0; k < s->n_cols; k++) {
-            assert_int_equal(codes[k], four ? (int)c->u[r][k] : (int)c->i[r][k]);
+            assert_int_equal(codes[k], code_of(c, type, r, k));
         }
-        for (uint32_t g = 0; four && g < nw_panel_groups(type, s->n_cols); g++) {
-            assert_true(scales[g] == nw_f16_to_f32(c->halves[r][g]));
-            assert_int_equal(zeros[g], type.zero_point ? c->zeros[r][g] : 8);
+        for (uint32_t g = 0; g * type.group < s->n_cols && g < nw_panel_groups(type, s->n_cols);
+             g++) {
+            assert_true(scales[g] == scale_of(c, type, r, g));
+            assert_true(mins[g] == min_of(c, type, r, g));
+            assert_int_equal(zeros[g], zeros_differ ? zero_of(c, type, r, g) : 8);
         }
-        assert_true(four || scales[0] == c->scales[r]);
     }
+    assert_true(nw_panel_tensor_scale(type, c->panel) ==
+                (type.kind == NW_PANEL_NVFP4 ? TENSOR_SCALE : 1));
     free(c);
+}
+
+/* A block of 256 columns of each -k layout: where panel.h puts d, dmin, scales, minima and codes. */
+static void two_levels_of_scales_stand_before_the_codes(void **state)
+{
+    static const uint8_t minus_1[2] = {0xFF, 0xFF};
+    content *c = calloc(1, sizeof *c);
+    nw_panel_type type = {0};
+
+    (void)state;
+    assert_non_null(c);
+    c->halves[3][0] = 0xFFFF;
+    c->mins[4][0] = 0xFFFF;
+    c->k_scales[5][2] = -1;
+    c->k_mins[6][7] = 63;
+    c->u[7][2 * 32 + 5] = 255;
+    assert_true(nw_panel_parse("int4-g32-k", &type));
+    pack(c, type, 16, 256);
+    assert_memory_equal(c->panel + 3 * 2, minus_1, 2);
+    assert_memory_equal(c->panel + 32 + 4 * 2, minus_1, 2);
+    assert_int_equal(c->panel[64 + 2 * 16 + 5], 0xFF);
+    assert_int_equal(c->panel[64 + 128 + 7 * 16 + 6], 63);
+    assert_int_equal(c->panel[64 + 256 + 2 * 256 + 64 + 7 * 4 + 1], 0x0F);
+    assert_true(nw_panel_parse("int8-g16-k", &type));
+    pack(c, type, 16, 256);
+    assert_memory_equal(c->panel + 3 * 2, minus_1, 2);
+    assert_int_equal(c->panel[32 + 4 * 2], 0);
+    assert_int_equal(c->panel[64 + 2 * 16 + 5], 0xFF);
+    assert_int_equal(c->panel[64 + 256 + 4 * 256 + 64 + 7 * 4 + 1], 0x7F);
+    free(c);
+}
+
+static void two_levels_want_whole_blocks(void **state)
+{
+    nw_panel_type type = {0};
+    size_t n = 7;
+
+    (void)state;
+    assert_true(nw_panel_parse("int8-g32-k", &type));
+    assert_false(nw_panel_bytes(type, 255, &n));
+    assert_false(nw_panel_bytes(type, 288, &n));
+    assert_int_equal(n, 7);
 }
 
 /* The bytes of panel.h's diagram, placed by hand. */
@@ -212,6 +455,16 @@ static struct byte_row {
     uint8_t mask, want;
 } byte_rows[] = {
     {"int8_code_minus_1", "int8", 2, 5, 64 + 64 + 2 * 4 + 1, 0xFF, 0x7F},
+    {"int8_group_code_minus_1", "int8-g32", 2, 37, 544 + 32 + 64 + 2 * 4 + 1, 0xFF, 0x7F},
+    {"int8_min_codes_follow_minima", "int8-g32-min", 1, 4, 64 + 64 + 4, 0xFF, 0x7F},
+    {"fp8_lane_split", "fp8-e4m3", 6, 7, 64 + 64 + 16 + 8 + 2 * 2 + 1, 0xFF, 0xFF},
+    {"fp8_lane_split_t2", "fp8-e5m2", 15, 2, 64 + 48 + 8 + 6, 0xFF, 0xFF},
+    {"nvfp4_block_a_low", "nvfp4", 3, 6, 64 + 32 + 64 + 3 * 4 + 2, 0x0F, 0x0F},
+    {"nvfp4_block_b_high", "nvfp4", 3, 22, 64 + 32 + 64 + 3 * 4 + 2, 0xF0, 0xF0},
+    {"nvfp4_second_unit", "nvfp4", 0, 32, 64 + 288 + 32, 0x0F, 0x0F},
+    {"mxfp4_quad_4_high", "mxfp4", 5, 17, 16 + 5 * 4 + 1, 0xF0, 0xF0},
+    {"mxfp4_second_block", "mxfp4", 0, 32, 272 + 16, 0x0F, 0x0F},
+    {"int4_min_codes_follow_minima", "int4-g64-min", 15, 63, 64 + 7 * 64 + 63, 0xF0, 0xF0},
     {"int4_low_nibble", "int4-g32", 3, 6, 32 + 64 + 3 * 4 + 2, 0x0F, 0x0F},
     {"int4_high_nibble", "int4-g32", 3, 22, 32 + 64 + 3 * 4 + 2, 0xF0, 0xF0},
     {"int4_second_group", "int4-g32", 0, 32, 288 + 32, 0x0F, 0x0F},
@@ -226,8 +479,7 @@ static void bytes_by_hand(void **state)
 
     assert_non_null(c);
     assert_true(nw_panel_parse(b->type, &type));
-    c->i[b->row][b->col] = -1;
-    c->u[b->row][b->col] = 15;
+    c->u[b->row][b->col] = 255;
     pack(c, type, 16, 64);
     assert_int_equal(c->panel[b->at] & b->mask, b->want);
     free(c);
@@ -236,7 +488,7 @@ static void bytes_by_hand(void **state)
 /* The worked example of docs/formats.md, byte for byte. */
 static void example_of_the_docs(void **state)
 {
-    const nw_panel_type type = {NW_PANEL_INT4, 32, false};
+    const nw_panel_type type = {.kind = NW_PANEL_INT4, .group = 32};
     static const uint8_t head[] = {0x00, 0x38, 0x00, 0x34, 0x00, 0x00};
     static const uint8_t quads[] = {0x09, 0x1A, 0x2B, 0x3C, 0x88, 0x87, 0x86, 0x85, 0x88, 0x88};
     static const uint8_t scales_1[] = {0x00, 0x3C, 0x00, 0x3C, 0x00, 0x00};
@@ -270,7 +522,11 @@ static void example_of_the_docs(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest docs[] = {cmocka_unit_test(example_of_the_docs)};
+    const struct CMUnitTest docs[] = {
+        cmocka_unit_test(example_of_the_docs),
+        cmocka_unit_test(two_levels_of_scales_stand_before_the_codes),
+        cmocka_unit_test(two_levels_want_whole_blocks),
+    };
 
     return cmocka_run_group_tests(docs, NULL, NULL) + NW_RUN_TABLE("sizes", size_rows, sizes) +
            NW_RUN_TABLE("refused", bad_names, refused) +
