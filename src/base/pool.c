@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -26,6 +27,12 @@
 #define MAX_THREADS 1024
 #define CACHE_LINE  64
 
+/* Items of a run that one worker begins with; anyone may take from it. */
+typedef struct {
+    _Alignas(CACHE_LINE) atomic_size_t next;
+    size_t end;
+} share;
+
 typedef struct {
     nw_pool *pool;
     pthread_t thread;
@@ -36,15 +43,21 @@ struct nw_pool {
     unsigned n_threads;
     unsigned n_started; /* workers whose thread runs; the caller is not among them */
     worker *workers;    /* [n_threads - 1] */
+    share *shares;      /* [n_threads] */
     nw_pool_fn fn;
     void *ctx;
-    size_t n_items;
+    const nw_pool_ahead *ahead; /* [n_threads] of this run, or NULL */
     atomic_bool quit;
     _Alignas(CACHE_LINE) atomic_uint generation;
     atomic_uint sleepers; /* workers asleep on generation, or about to be */
     _Alignas(CACHE_LINE) atomic_uint inside;
-    _Alignas(CACHE_LINE) atomic_size_t next_item;
 };
+
+/* What a waiting thread has still to fetch. */
+typedef struct {
+    nw_pool_ahead what;
+    size_t done; /* bytes of each stretch */
+} fetching;
 
 static void pause_cpu(void)
 {
@@ -66,11 +79,25 @@ static void futex_wake_all(atomic_uint *word)
     (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Spins until *word is no longer `value`; false when the time for spinning is over. */
-static bool spin_while(atomic_uint *word, unsigned value)
+/* A line of each stretch on its way into this core's cache. */
+static void fetch_some(fetching *f)
 {
-    const int64_t end = nw_now_ns() + SPIN_NS;
+    for (uint32_t i = 0; i < f->what.n; i++) {
+        __builtin_prefetch(f->what.begin + i * f->what.stride + f->done, 0, 2);
+    }
+    f->done += CACHE_LINE;
+}
 
+/* Spins until *word is no longer `value`, fetching meanwhile; false when the time is over. */
+static bool spin_while(atomic_uint *word, unsigned value, fetching *f)
+{
+    while (f->done < f->what.bytes) {
+        if (atomic_load_explicit(word, memory_order_acquire) != value) {
+            return true;
+        }
+        fetch_some(f);
+    }
+    const int64_t end = nw_now_ns() + SPIN_NS;
     do {
         for (int i = 0; i < SPIN_PAUSES; i++) {
             if (atomic_load_explicit(word, memory_order_acquire) != value) {
@@ -82,17 +109,27 @@ static bool spin_while(atomic_uint *word, unsigned value)
     return false;
 }
 
-static void work(nw_pool *p, unsigned index)
+/* The next item of a share; false when there is none. */
+static bool take(share *s, size_t *item)
 {
-    const size_t n = p->n_items;
-
-    for (;;) {
-        const size_t item = atomic_fetch_add_explicit(&p->next_item, 1, memory_order_relaxed);
-        if (item >= n) {
-            return;
-        }
-        p->fn(p->ctx, item, index);
+    if (atomic_load_explicit(&s->next, memory_order_relaxed) >= s->end) {
+        return false; /* so that the counter does not run away */
     }
+    *item = atomic_fetch_add_explicit(&s->next, 1, memory_order_relaxed);
+    return *item < s->end;
+}
+
+static fetching work(nw_pool *p, unsigned index)
+{
+    size_t item = 0;
+
+    for (unsigned i = 0; i < p->n_threads; i++) { /* its own share, then its neighbours' */
+        share *s = &p->shares[(index + i) % p->n_threads];
+        while (take(s, &item)) {
+            p->fn(p->ctx, item, index);
+        }
+    }
+    return (fetching){.what = p->ahead != NULL ? p->ahead[index] : (nw_pool_ahead){0}};
 }
 
 static bool enter(nw_pool *p)
@@ -112,9 +149,10 @@ static void *worker_main(void *arg)
     const worker *w = arg;
     nw_pool *p = w->pool;
     unsigned seen = 0;
+    fetching ahead = {0};
 
     for (;;) {
-        while (!spin_while(&p->generation, seen)) {
+        while (!spin_while(&p->generation, seen, &ahead)) {
             /* counted before the kernel compares: either it sees the new generation, or the caller
              * sees a sleeper */
             atomic_fetch_add(&p->sleepers, 1);
@@ -125,8 +163,9 @@ static void *worker_main(void *arg)
         if (atomic_load(&p->quit)) {
             return NULL;
         }
+        ahead = (fetching){0};
         if (enter(p)) {
-            work(p, w->index);
+            ahead = work(p, w->index);
             if (atomic_fetch_sub(&p->inside, 1) == (CLOSED | 1)) {
                 futex_wake_all(&p->inside);
             }
@@ -143,19 +182,30 @@ static void announce(nw_pool *p)
 }
 
 /* After it nobody is inside and nobody can enter. */
-static void close_door(nw_pool *p)
+static void close_door(nw_pool *p, fetching *f)
 {
     unsigned now = atomic_fetch_or(&p->inside, CLOSED) | CLOSED;
 
     while (now != CLOSED) {
-        if (!spin_while(&p->inside, now)) {
+        if (!spin_while(&p->inside, now, f)) {
             futex_wait(&p->inside, now);
         }
         now = atomic_load(&p->inside);
     }
 }
 
+size_t nw_pool_first_item(const nw_pool *p, size_t n, unsigned worker)
+{
+    const unsigned n_threads = nw_pool_threads(p);
+    return n / n_threads * worker + n % n_threads * worker / n_threads;
+}
+
 void nw_pool_run(nw_pool *p, size_t n, nw_pool_fn fn, void *ctx)
+{
+    nw_pool_run_ahead(p, n, fn, ctx, NULL);
+}
+
+void nw_pool_run_ahead(nw_pool *p, size_t n, nw_pool_fn fn, void *ctx, const nw_pool_ahead *next)
 {
     if (p == NULL || p->n_threads == 1 || n <= 1) {
         for (size_t i = 0; i < n; i++) {
@@ -166,12 +216,15 @@ void nw_pool_run(nw_pool *p, size_t n, nw_pool_fn fn, void *ctx)
     assert(atomic_load(&p->inside) == CLOSED);
     p->fn = fn;
     p->ctx = ctx;
-    p->n_items = n;
-    atomic_store_explicit(&p->next_item, 0, memory_order_relaxed);
+    p->ahead = next;
+    for (unsigned i = 0; i < p->n_threads; i++) {
+        atomic_store_explicit(&p->shares[i].next, nw_pool_first_item(p, n, i), memory_order_relaxed);
+        p->shares[i].end = nw_pool_first_item(p, n, i + 1);
+    }
     atomic_store(&p->inside, 0);
     announce(p);
-    work(p, 0);
-    close_door(p);
+    fetching f = work(p, 0);
+    close_door(p, &f);
 }
 
 unsigned nw_pool_threads(const nw_pool *p)
@@ -188,12 +241,15 @@ nw_status nw_pool_open(unsigned n_threads, nw_pool **out, nw_error *err)
     }
     nw_pool *p = aligned_alloc(CACHE_LINE, sizeof *p);
     worker *workers = calloc(n, sizeof *workers);
-    if (p == NULL || workers == NULL) {
+    share *shares = aligned_alloc(CACHE_LINE, n * sizeof *shares);
+    if (p == NULL || workers == NULL || shares == NULL) {
         free(p);
         free(workers);
+        free(shares);
         return nw_fail(err, NW_E_NOMEM, "threads: no memory for a pool of %u", n);
     }
-    *p = (nw_pool){.n_threads = n, .workers = workers, .inside = CLOSED};
+    memset(shares, 0, n * sizeof *shares);
+    *p = (nw_pool){.n_threads = n, .workers = workers, .shares = shares, .inside = CLOSED};
     for (unsigned i = 0; i + 1 < n; i++) {
         workers[i] = (worker){.pool = p, .index = i + 1};
         if (pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]) != 0) {
@@ -217,5 +273,6 @@ void nw_pool_close(nw_pool *p)
         (void)pthread_join(p->workers[i].thread, NULL);
     }
     free(p->workers);
+    free(p->shares);
     free(p);
 }

@@ -5,15 +5,15 @@
 
 #include "base/log.h"
 #include "cli/bench_run.h"
+#include "cli/bench_steps.h"
 #include "cli/option_rows.h"
 #include "cli/print_json.h"
 
 static const nw_option options[] = {
     {.name = "regime",
      .type = NW_OPT_CHOICE,
-     .choices = "micro|load",
-     .required = true,
-     .help = "one request after the other, or open-loop arrivals"},
+     .choices = "micro|load|steps",
+     .help = "one request after the other, open-loop arrivals, or the engine's own steps"},
     {.name = "prompt",
      .type = NW_OPT_STRING,
      .fallback = "1024",
@@ -45,6 +45,34 @@ static const nw_option options[] = {
     {.name = "in-process",
      .type = NW_OPT_FLAG,
      .help = "run the engine inside this process instead of a server, micro"},
+    {.name = "profile",
+     .type = NW_OPT_FLAG,
+     .help = "the kernel ledger against the machine's limits; with it the regime is steps"},
+    {.name = "trace",
+     .type = NW_OPT_STRING,
+     .unit = "FILE",
+     .help = "every op of the measured rounds as a trace for Perfetto, steps"},
+    {.name = "depth",
+     .type = NW_OPT_INT,
+     .fallback = "0",
+     .lo = 0,
+     .hi = 1048576,
+     .unit = "tokens",
+     .help = "context before the measured tokens, steps"},
+    {.name = "sequences",
+     .type = NW_OPT_INT,
+     .fallback = "1",
+     .lo = 1,
+     .hi = 256,
+     .unit = "sequences",
+     .help = "sequences that decode together, steps"},
+    {.name = "rounds",
+     .type = NW_OPT_INT,
+     .fallback = "7",
+     .lo = 1,
+     .hi = 1000,
+     .unit = "rounds",
+     .help = "rounds of raw read, prefill and decode, steps"},
     {.name = "rate",
      .type = NW_OPT_DOUBLE,
      .fallback = "0",
@@ -152,13 +180,23 @@ static const nw_option options[] = {
      .help = "model whose tokenizer counts prompt tokens for a server"},
 };
 
-static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
+static nw_status run_steps(const nw_args *args, nw_error *err)
+{
+    nw_token_range prompt;
+    nw_token_range output;
+
+    if (nw_bench_range(args, "prompt", &prompt, err) != NW_OK ||
+        nw_bench_range(args, "output", &output, err) != NW_OK) {
+        return err->code;
+    }
+    return nw_bench_steps(args, prompt, output, err);
+}
+
+static nw_status run_service(const nw_args *args, bool micro, nw_error *err)
 {
     nw_bench b = {.args = args, .out = json_object()};
-    const bool micro = strcmp(nw_args_str(args, "regime"), "micro") == 0;
     nw_error ignored = {0};
 
-    (void)exit_code;
     nw_status st = micro ? nw_bench_micro(&b, err) : nw_bench_load(&b, err);
     if (st != NW_OK && b.record != NULL && b.run_id != 0) {
         const char *how = st == NW_E_CANCELLED ? "cancelled" : "failed";
@@ -174,6 +212,24 @@ static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
     nw_bench_costs_release(&b.costs);
     nw_record_close(b.record);
     return st;
+}
+
+static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
+{
+    const bool profile = nw_args_flag(args, "profile");
+    const char *regime = nw_args_str(args, "regime");
+
+    (void)exit_code;
+    if (regime == NULL && !profile) {
+        return nw_fail(err, NW_E_USAGE, "--regime is required: micro, load or steps");
+    }
+    if (regime == NULL || strcmp(regime, "steps") == 0) {
+        return run_steps(args, err);
+    }
+    if (profile || nw_args_str(args, "trace") != NULL) {
+        return nw_fail(err, NW_E_USAGE, "--profile and --trace go with --regime steps");
+    }
+    return run_service(args, strcmp(regime, "micro") == 0, err);
 }
 
 const nw_command nw_cmd_bench = {
@@ -196,6 +252,10 @@ const nw_command nw_cmd_bench = {
         "starts there. Goodput counts requests scheduled in the window that were answered within "
         "the limits; errors count against it. A 99th percentile is shown from 299 requests on. A "
         "window is marked invalid when dispatch lags behind the schedule.\n\n"
+        "steps: the engine alone, in this process: prefill of --prompt tokens and --output steps of "
+        "--sequences sequences, each round beside a raw read of memory. --profile adds, for each op "
+        "and shape, the kernel intended and used, time, bytes and multiply-adds against the "
+        "measured limits; --trace FILE opens in Perfetto. Not kept in a record.\n\n"
         "With --record every request is kept, with the time of every event; figures can be "
         "computed "
         "again from these rows alone.",

@@ -8,6 +8,7 @@
 #include "base/cpu.h"
 #include "base/pool.h"
 #include "bench/bandwidth.h"
+#include "bench/peak.h"
 #include "cli/command.h"
 #include "cli/print_json.h"
 
@@ -28,7 +29,8 @@ typedef struct {
     const char *cpu, *why, *mask;
     unsigned n_threads;
     uint64_t total_bytes, available_bytes, l3_bytes;
-    nw_bandwidth read;
+    nw_bandwidth read, read_one; /* all threads; one thread */
+    double peak[NW_PEAK_COUNT];  /* multiply-adds a second of all threads; 0: no instruction */
 } machine;
 
 /* A field of /proc/meminfo in bytes; 0 where it is absent. */
@@ -68,15 +70,44 @@ static uint64_t l3_bytes(void)
 
 static nw_status measure(machine *m, nw_error *err)
 {
+    const size_t n_bytes = nw_bandwidth_buffer_bytes(m->l3_bytes, m->available_bytes);
     nw_pool *pool = NULL;
     nw_status st = nw_pool_open(m->n_threads, &pool, err);
 
     if (st == NW_OK) {
-        const size_t n_bytes = nw_bandwidth_buffer_bytes(m->l3_bytes, m->available_bytes);
         st = nw_bandwidth_read(pool, n_bytes, MEASURE_S, &m->read, err);
+    }
+    if (st == NW_OK) {
+        st = nw_bandwidth_read(NULL, n_bytes, MEASURE_S, &m->read_one, err);
+    }
+    for (int i = 0; st == NW_OK && i < NW_PEAK_COUNT; i++) {
+        m->peak[i] = nw_peak_pool(pool, (nw_peak_kind)i);
     }
     nw_pool_close(pool);
     return st;
+}
+
+static json_t *read_json(const nw_bandwidth *b, unsigned n_threads)
+{
+    return json_pack("{s:f, s:f, s:I, s:i, s:i}", "median_gb_per_s", b->median_bytes_s / 1e9,
+                     "best_gb_per_s", b->best_bytes_s / 1e9, "buffer_bytes",
+                     (json_int_t)b->buffer_bytes, "n_passes", (int)b->n_passes, "n_threads",
+                     (int)n_threads);
+}
+
+static json_t *peaks_json(const machine *m)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < NW_PEAK_COUNT; i++) {
+        const nw_peak_kind kind = (nw_peak_kind)i;
+        if (m->peak[i] > 0) {
+            (void)json_array_append_new(
+                list, json_pack("{s:s, s:s, s:f}", "kind", nw_peak_name(kind), "instruction",
+                                nw_peak_instruction(kind), "gmac_per_s", m->peak[i] / 1e9));
+        }
+    }
+    return list;
 }
 
 static json_t *feature_list(void)
@@ -96,14 +127,21 @@ static json_t *feature_list(void)
 static nw_status print_json(const machine *m, nw_error *err)
 {
     json_t *row = json_pack(
-        "{s:s, s:o, s:s?, s:i, s:s, s:I, s:I, s:I, s:{s:f, s:f, s:I, s:i}}", "cpu", m->cpu,
-        "features", feature_list(), "cpu_mask", m->mask, "n_threads", (int)m->n_threads,
-        "threads_because", m->why, "memory_total_bytes", (json_int_t)m->total_bytes,
-        "memory_available_bytes", (json_int_t)m->available_bytes, "l3_bytes",
-        (json_int_t)m->l3_bytes, "read_bandwidth", "median_gb_per_s", m->read.median_bytes_s / 1e9,
-        "best_gb_per_s", m->read.best_bytes_s / 1e9, "buffer_bytes",
-        (json_int_t)m->read.buffer_bytes, "n_passes", (int)m->read.n_passes);
+        "{s:s, s:o, s:s?, s:i, s:s, s:I, s:I, s:I, s:o, s:o, s:o}", "cpu", m->cpu, "features",
+        feature_list(), "cpu_mask", m->mask, "n_threads", (int)m->n_threads, "threads_because",
+        m->why, "memory_total_bytes", (json_int_t)m->total_bytes, "memory_available_bytes",
+        (json_int_t)m->available_bytes, "l3_bytes", (json_int_t)m->l3_bytes, "read_bandwidth",
+        read_json(&m->read, m->n_threads), "read_bandwidth_one_thread", read_json(&m->read_one, 1),
+        "peaks", peaks_json(m));
     return nw_print_json("doctor", row, err);
+}
+
+static void print_read(const nw_bandwidth *b, unsigned n_threads)
+{
+    (void)printf(
+        "read        %.1f GB/s median, %.1f GB/s best: %u thread%s, %u passes over %.0f MiB\n",
+        b->median_bytes_s / 1e9, b->best_bytes_s / 1e9, n_threads, n_threads == 1 ? "" : "s",
+        b->n_passes, (double)b->buffer_bytes / (1024.0 * 1024));
 }
 
 static void print_text(const machine *m)
@@ -116,10 +154,16 @@ static void print_text(const machine *m)
     (void)printf("threads     %s\n", m->why);
     (void)printf("memory      %.1f GiB, %.1f GiB available\n", (double)m->total_bytes / gib,
                  (double)m->available_bytes / gib);
-    (void)printf(
-        "read        %.1f GB/s median, %.1f GB/s best: %u threads, %u passes over %.0f MiB\n",
-        m->read.median_bytes_s / 1e9, m->read.best_bytes_s / 1e9, m->n_threads, m->read.n_passes,
-        (double)m->read.buffer_bytes / (1024.0 * 1024));
+    print_read(&m->read, m->n_threads);
+    if (m->n_threads > 1) {
+        print_read(&m->read_one, 1);
+    }
+    for (int i = 0; i < NW_PEAK_COUNT; i++) {
+        if (m->peak[i] > 0) {
+            (void)printf("peak %-6s %.0f GMAC/s: %u threads of %s\n", nw_peak_name((nw_peak_kind)i),
+                         m->peak[i] / 1e9, m->n_threads, nw_peak_instruction((nw_peak_kind)i));
+        }
+    }
 }
 
 static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
@@ -156,10 +200,12 @@ const nw_command nw_cmd_doctor = {
     .options = options,
     .n_options = NW_COUNT(options),
     .operands = "",
-    .summary = "show what this machine can run, with its measured memory bandwidth",
+    .summary = "show what this machine can run, with its measured roofs",
     .description =
         "Shows the processor and the instruction sets that the kernels may use, the threads that "
         "affinity and cgroup quota leave, the memory, and the bandwidth of streaming reads from a "
-        "buffer larger than the last cache. Batch-1 decoding cannot be faster than this bandwidth "
-        "divided by the bytes of the weights.",
+        "buffer larger than the last cache, by all threads and by one. Batch-1 decoding cannot be "
+        "faster than this bandwidth divided by the bytes of the weights; prefill and large batches "
+        "cannot be faster than the peak of multiply-adds, shown for each kind of activations that "
+        "the processor has an instruction for.",
 };

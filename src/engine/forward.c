@@ -50,19 +50,35 @@ uint64_t nw_weight_bytes(const nw_weight *w)
     return nw_panel_tensor_bytes(w->type, w->n_rows, w->n_cols, &bytes) ? bytes : 0;
 }
 
+uint64_t nw_weight_macs(const nw_weight *w, uint32_t n_tokens)
+{
+    return (uint64_t)w->n_rows * w->n_cols * n_tokens;
+}
+
 /* Waking threads takes longer than the rotary embedding of a decoded token or two. */
 static bool entry_is_small(const nw_engine *e, const nw_ledger_entry *entry, size_t n)
 {
     return n <= 1 || (entry->op == NW_OP_ROPE_KV && e->work.n_tokens <= 2);
 }
 
+/* A step of more tokens computes longer than it reads: nothing is gained by reading ahead. */
+#define AHEAD_TOKENS 4u
+
 void nw_run_op(nw_engine *e, nw_ledger_entry entry, size_t n, nw_pool_fn fn, void *ctx)
 {
     const int64_t start = nw_now_ns();
-    nw_pool_run(entry_is_small(e, &entry, n) ? NULL : e->pool, n, fn, ctx);
+    const nw_pool_ahead *next =
+        e->work.n_tokens <= AHEAD_TOKENS ? nw_ahead_after(&e->ahead, entry.op, entry.layer) : NULL;
+    nw_pool_run_ahead(entry_is_small(e, &entry, n) ? NULL : e->pool, n, fn, ctx, next);
     entry.ns = (uint64_t)(nw_now_ns() - start);
+    entry.start_ns = start;
     entry.phase = e->work.phase;
-    entry.tokens = e->work.n_tokens;
+    entry.tokens = entry.op == NW_OP_HEAD ? e->work.n_rows : e->work.n_tokens;
+    if (entry.op == NW_OP_ATTENTION) {
+        const bool global = nw_config_layer_is_global(e->config, (uint32_t)entry.layer);
+        entry.macs = 2 * (global ? e->work.kv_pairs : e->work.kv_pairs_local) * e->config->n_heads *
+                     e->config->d_head;
+    }
     nw_ledger_add(e->ledger, &entry);
 }
 
@@ -117,6 +133,7 @@ void nw_run_linears(nw_engine *e, nw_op op, int32_t layer, const nw_linear *l, u
         j.part[i].first = items;
         items += (nw_panel_count(l[i].w->n_rows) + NW_ITEM_PANELS - 1) / NW_ITEM_PANELS;
         entry.bytes += nw_weight_bytes(l[i].w);
+        entry.macs += nw_weight_macs(l[i].w, e->work.n_tokens);
     }
     nw_run_op(e, entry, items, linear_item, &j);
 }

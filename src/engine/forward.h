@@ -21,8 +21,9 @@ void nw_pack_tokens(nw_engine *e, unsigned mask, const float *x, uint32_t n_cols
 uint64_t nw_pack_bytes(unsigned mask, uint32_t n_cols, uint32_t n_tokens);
 /* The packed input of w for n_tokens tokens. */
 nw_act nw_act_view(const nw_engine *e, const nw_weight *w, uint32_t n_tokens);
-/* Bytes of a weight's panels. */
+/* Bytes of a weight's panels, and its multiply-adds for n tokens. */
 uint64_t nw_weight_bytes(const nw_weight *w);
+uint64_t nw_weight_macs(const nw_weight *w, uint32_t n_tokens);
 
 /* Runs fn over n items and books the time under (op, layer). */
 void nw_run_op(nw_engine *e, nw_ledger_entry entry, size_t n, nw_pool_fn fn, void *ctx);

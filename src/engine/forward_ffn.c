@@ -35,6 +35,18 @@ static void norm_item(void *ctx, size_t item, unsigned worker)
     nw_pack_tokens(e, j->mask, e->work.h, c->d_model, t0, t1);
 }
 
+/* The matrix from panel p0 on, so that its product can be put elsewhere than in a whole row of outputs;
+ * what follows the item's own panels is only looked at ahead. */
+static nw_weight from_panel(const nw_weight *w, uint32_t p0)
+{
+    const size_t panel_bytes = nw_weight_bytes(w) / nw_panel_count(w->n_rows);
+
+    return (nw_weight){.type = w->type,
+                       .data = w->data + p0 * panel_bytes,
+                       .n_rows = w->n_rows - p0 * NW_PANEL_ROWS,
+                       .n_cols = w->n_cols};
+}
+
 /* A run of panels of gate and the same of up, then the product of the two while it is in cache. */
 static void gate_up_item(void *ctx, size_t item, unsigned worker)
 {
@@ -47,17 +59,17 @@ static void gate_up_item(void *ctx, size_t item, unsigned worker)
     const uint32_t p1 = p0 + NW_ITEM_PANELS < n_panels ? p0 + NW_ITEM_PANELS : n_panels;
     const uint32_t r0 = p0 * NW_PANEL_ROWS;
     const uint32_t r1 = p1 * NW_PANEL_ROWS < d_ff ? p1 * NW_PANEL_ROWS : d_ff;
-    (void)worker;
+    const nw_weight up_part = from_panel(&j->l->up, p0);
+    float *up = e->work.tile_scratch[worker];
 
     k->linear(&j->l->gate, &j->act[0], p0, p1, e->work.gate, d_ff);
-    k->linear(&j->l->up, &j->act[1], p0, p1, e->work.up, d_ff);
+    k->linear(&up_part, &j->act[1], 0, p1 - p0, up, NW_ITEM_ROWS);
     for (uint32_t t = 0; t < e->work.n_tokens; t++) {
         float *gate = e->work.gate + (size_t)t * d_ff + r0;
-        const float *up = e->work.up + (size_t)t * d_ff + r0;
         if (e->config->act_gelu) {
-            k->gelu_tanh_mul(gate, up, r1 - r0, gate);
+            k->gelu_tanh_mul(gate, up + (size_t)t * NW_ITEM_ROWS, r1 - r0, gate);
         } else {
-            k->silu_mul(gate, up, r1 - r0, gate);
+            k->silu_mul(gate, up + (size_t)t * NW_ITEM_ROWS, r1 - r0, gate);
         }
     }
 }
@@ -92,7 +104,8 @@ void nw_forward_ffn(nw_engine *e, uint32_t layer)
     nw_run_op(e,
               (nw_ledger_entry){.op = NW_OP_GATE_UP,
                                 .layer = at,
-                                .bytes = nw_weight_bytes(&l->gate) + nw_weight_bytes(&l->up)},
+                                .bytes = nw_weight_bytes(&l->gate) + nw_weight_bytes(&l->up),
+                                .macs = nw_weight_macs(&l->gate, 2 * n)},
               (nw_panel_count(c->d_ff) + NW_ITEM_PANELS - 1) / NW_ITEM_PANELS, gate_up_item, &j);
     j.mask = nw_act_mask(e, out, NW_COUNT(out));
     nw_run_op(e,
@@ -133,16 +146,14 @@ static void head_item(void *ctx, size_t item, unsigned worker)
     const ffn_job *j = ctx;
     nw_engine *e = j->e;
     const nw_weight *w = &e->weights.head;
-    const size_t ld = (size_t)NW_ITEM_PANELS * NW_PANEL_ROWS;
+    const size_t ld = NW_ITEM_ROWS;
     const uint32_t n_panels = nw_panel_count(w->n_rows);
     const uint32_t p0 = (uint32_t)item * NW_ITEM_PANELS;
     const uint32_t p1 = p0 + NW_ITEM_PANELS < n_panels ? p0 + NW_ITEM_PANELS : n_panels;
     const uint32_t r0 = p0 * NW_PANEL_ROWS;
     const uint32_t n = (p1 * NW_PANEL_ROWS < w->n_rows ? p1 * NW_PANEL_ROWS : w->n_rows) - r0;
-    float *y = e->work.head_scratch[worker];
-    const size_t panel_bytes = nw_weight_bytes(w) / n_panels;
-    const nw_weight part = {
-        .type = w->type, .data = w->data + p0 * panel_bytes, .n_rows = n, .n_cols = w->n_cols};
+    float *y = e->work.tile_scratch[worker];
+    const nw_weight part = from_panel(w, p0);
 
     e->kernels->linear(&part, &j->act[0], 0, p1 - p0, y, ld);
     for (uint32_t r = 0; r < e->work.n_rows; r++) {
@@ -168,6 +179,10 @@ void nw_forward_head(nw_engine *e)
                                 .bytes_converted = nw_pack_bytes(j.mask, c->d_model, n)},
               nw_token_items(n), out_norm_item, &j);
     j.act[0] = nw_act_view(e, w, n);
-    nw_run_op(e, (nw_ledger_entry){.op = NW_OP_HEAD, .layer = -1, .bytes = nw_weight_bytes(w)},
+    nw_run_op(e,
+              (nw_ledger_entry){.op = NW_OP_HEAD,
+                                .layer = -1,
+                                .bytes = nw_weight_bytes(w),
+                                .macs = nw_weight_macs(w, n)},
               (nw_panel_count(w->n_rows) + NW_ITEM_PANELS - 1) / NW_ITEM_PANELS, head_item, &j);
 }

@@ -1,12 +1,15 @@
 /* Kernel ledger: for each (op, layer, phase) which kernel was intended, which one ran, how often,
- * how long and how many bytes it read and converted, so that a slow path or a copy is a fact of the
- * record and not a guess. Always on: two clock reads an op.
+ * how long, how many bytes it read and converted and how many multiply-adds it did, so that a slow
+ * path or a copy is a fact of the record and not a guess. Always on: two clock reads an op. On demand
+ * it also keeps every single op as an event of a trace.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NW_ENGINE_LEDGER_H
 #define NW_ENGINE_LEDGER_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+#include "base/status.h"
 
 /* name of the enumerator, text */
 #define NW_OP_MAP(X)                   \
@@ -47,6 +50,7 @@ typedef struct {
     uint64_t calls, tokens, ns;
     uint64_t bytes;           /* weights or KV read */
     uint64_t bytes_converted; /* activations written in another kind for this op */
+    uint64_t macs;            /* multiply-adds of its matrices, or of attention */
 } nw_ledger_row;
 
 typedef struct nw_ledger nw_ledger;
@@ -56,7 +60,8 @@ typedef struct {
     nw_op op;
     int32_t layer;
     nw_phase phase;
-    uint64_t tokens, ns, bytes, bytes_converted;
+    uint64_t tokens, ns, bytes, bytes_converted, macs;
+    int64_t start_ns; /* CLOCK_MONOTONIC */
 } nw_ledger_entry;
 
 /* Tables for n_layers layers, in one allocation; NULL without memory. */
@@ -71,5 +76,11 @@ void nw_ledger_add(nw_ledger *l, const nw_ledger_entry *e);
  * engine's user; strings live as long as the engine. */
 size_t nw_ledger_snapshot(const nw_ledger *l, nw_ledger_row *rows, size_t cap);
 void nw_ledger_reset(nw_ledger *l);
+
+/* Keeps the next `cap` ops as events, in one allocation made here; what follows is only counted. */
+NW_MUST_USE nw_status nw_ledger_trace(nw_ledger *l, size_t cap, nw_error *err);
+/* Writes the events as a Chrome trace ("traceEvents", complete events, microseconds), which Perfetto
+ * and chrome://tracing open: a track a phase, an event an op with its layer, bytes and kernel. */
+NW_MUST_USE nw_status nw_ledger_trace_write(const nw_ledger *l, const char *path, nw_error *err);
 
 #endif

@@ -4,6 +4,7 @@
 #define NW_ENGINE_STATE_H
 
 #include "base/pool.h"
+#include "engine/ahead.h"
 #include "engine/engine.h"
 #include "engine/kv.h"
 #include "engine/rope.h"
@@ -15,6 +16,7 @@
 
 /* Panels of one work item of a linear: 64 rows, the widest tile of any kernel. */
 #define NW_ITEM_PANELS 4u
+#define NW_ITEM_ROWS   (NW_ITEM_PANELS * NW_PANEL_ROWS)
 /* Tokens of one work item of a norm or a packing, and queries of one item of attention. */
 #define NW_ITEM_TOKENS  8u
 #define NW_ITEM_QUERIES 16u
@@ -36,13 +38,14 @@ typedef struct {
     float **row_out;          /* [n_max] where they go */
     uint64_t kv_tokens;       /* keys that the chunks read, each chunk once, for the ledger */
     uint64_t kv_tokens_local; /* the same in a layer with a sliding window */
+    uint64_t kv_pairs, kv_pairs_local; /* pairs of a query and a key it sees */
     float *x, *y, *h;         /* [n_max][d_model] residual, output of o and down, normed input */
     float *q, *k, *v;         /* [n_max][n_heads or n_kv_heads * d_head] */
     float *attn;              /* [n_max][n_heads * d_head] */
-    float *gate, *up;         /* [n_max][d_ff] */
+    float *gate;              /* [n_max][d_ff] */
     void *act[NW_ACT_KINDS];  /* packed activations of up to n_max tokens of max_cols columns */
     void **attn_scratch;      /* [n_threads] */
-    float **head_scratch;     /* [n_threads] of [n_max][NW_ITEM_PANELS * 16] */
+    float **tile_scratch;     /* [n_threads] of [n_max][NW_ITEM_ROWS] */
 } nw_work;
 
 struct nw_engine {
@@ -61,6 +64,7 @@ struct nw_engine {
     nw_session *sessions;      /* [max_seqs + 1]; the last one is score's own */
     nw_session *free_sessions; /* list */
     nw_ledger *ledger;
+    nw_ahead ahead;
     nw_work work;
     float *score_logits; /* [score_rows][n_vocab], made by the first score */
     uint32_t score_rows;

@@ -89,6 +89,12 @@ static void plan_item(nw_engine *e, const nw_step_item *it)
         w->kv_tokens += keys;
         w->kv_tokens_local += keys < local ? keys : local;
     }
+    for (uint32_t i = 0; i < it->n_tokens; i++) {
+        const uint32_t seen = s->len + i + 1;
+        const uint32_t window = e->config->sliding_window;
+        w->kv_pairs += seen;
+        w->kv_pairs_local += seen < window ? seen : window;
+    }
     for (uint32_t r = 0; r < it->n_logits; r++) {
         w->row_token[w->n_rows] = w->n_tokens + it->n_tokens - it->n_logits + r;
         w->row_out[w->n_rows++] = it->logits + (size_t)r * e->config->n_vocab;
@@ -121,7 +127,7 @@ nw_status nw_engine_step(nw_engine *e, const nw_step_item *items, size_t n_items
     }
     w->phase = phase_of(items, n_items);
     w->n_tokens = w->n_pieces = w->n_chunks = w->n_rows = 0;
-    w->kv_tokens = w->kv_tokens_local = 0;
+    w->kv_tokens = w->kv_tokens_local = w->kv_pairs = w->kv_pairs_local = 0;
     for (size_t i = 0; i < n_items; i++) {
         plan_item(e, &items[i]);
     }

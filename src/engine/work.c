@@ -38,7 +38,6 @@ static bool alloc_activations(nw_engine *e)
     w->k = floats(&e->arena, n, c->n_kv_heads * c->d_head);
     w->v = floats(&e->arena, n, c->n_kv_heads * c->d_head);
     w->gate = floats(&e->arena, n, c->d_ff);
-    w->up = floats(&e->arena, n, c->d_ff);
     wanted_kinds(e, want);
     for (unsigned i = 0; i < NW_ACT_KINDS; i++) {
         const size_t bytes = nw_act_bytes((nw_act_kind)i, n, e->weights.max_cols);
@@ -46,7 +45,7 @@ static bool alloc_activations(nw_engine *e)
         ok = ok && (!want[i] || w->act[i] != NULL);
     }
     return ok && w->x != NULL && w->y != NULL && w->h != NULL && w->q != NULL && w->k != NULL &&
-           w->v != NULL && w->attn != NULL && w->gate != NULL && w->up != NULL;
+           w->v != NULL && w->attn != NULL && w->gate != NULL;
 }
 
 static bool alloc_plan(nw_engine *e)
@@ -69,13 +68,13 @@ static bool alloc_scratch(nw_engine *e)
     const unsigned n = e->facts.n_threads;
 
     w->attn_scratch = nw_arena_array(&e->arena, n, sizeof *w->attn_scratch);
-    w->head_scratch = nw_arena_array(&e->arena, n, sizeof *w->head_scratch);
-    bool ok = w->attn_scratch != NULL && w->head_scratch != NULL;
+    w->tile_scratch = nw_arena_array(&e->arena, n, sizeof *w->tile_scratch);
+    bool ok = w->attn_scratch != NULL && w->tile_scratch != NULL;
     for (unsigned i = 0; ok && i < n; i++) {
         w->attn_scratch[i] = nw_arena_alloc(&e->arena, nw_attn_scratch_bytes(e->config->d_head));
-        w->head_scratch[i] =
-            floats(&e->arena, e->facts.max_step_tokens, NW_ITEM_PANELS * NW_PANEL_ROWS);
-        ok = w->attn_scratch[i] != NULL && w->head_scratch[i] != NULL;
+        w->tile_scratch[i] =
+            floats(&e->arena, e->facts.max_step_tokens, NW_ITEM_ROWS);
+        ok = w->attn_scratch[i] != NULL && w->tile_scratch[i] != NULL;
     }
     return ok;
 }
@@ -110,6 +109,10 @@ nw_status nw_work_open(nw_engine *e, nw_error *err)
         return nw_fail(err, NW_E_NOMEM,
                        "no memory for steps of %u tokens and %u sessions of %u tokens",
                        e->facts.max_step_tokens, e->facts.max_seqs, e->facts.n_ctx);
+    }
+    if (nw_ahead_open(&e->ahead, &e->arena, &e->weights, e->config->n_layers, e->pool,
+                      NW_ITEM_PANELS, err) != NW_OK) {
+        return err->code;
     }
     e->facts.workspace_bytes = e->arena.used_bytes - before;
     return NW_OK;

@@ -69,6 +69,47 @@ static void runs_each_item_once(void **state)
     nw_pool_close(p);
 }
 
+/* Items of a run stand in as many neighbouring stretches as there are threads. */
+static void first_items_cut_a_run_in_even_shares(void **state)
+{
+    nw_pool *p = NULL;
+    nw_error err;
+
+    (void)state;
+    assert_int_equal(nw_pool_open(3, &p, &err), NW_OK);
+    for (size_t n = 0; n < 20; n++) {
+        assert_int_equal(nw_pool_first_item(p, n, 0), 0);
+        assert_int_equal(nw_pool_first_item(p, n, 3), n);
+        for (unsigned w = 0; w < 3; w++) {
+            const size_t share = nw_pool_first_item(p, n, w + 1) - nw_pool_first_item(p, n, w);
+            assert_true(share == n / 3 || share == n / 3 + 1);
+        }
+    }
+    nw_pool_close(p);
+}
+
+/* What is read ahead changes nothing; the last bytes named are the last of the array. */
+static void reading_ahead_changes_nothing(void **state)
+{
+    static job j;
+    static uint8_t memory[8192];
+    const nw_pool_ahead ahead[] = {{memory, 4096, 4096, 2}, {memory, 64, 64, 128}, {0}};
+    nw_pool *p = NULL;
+    nw_error err;
+
+    (void)state;
+    assert_int_equal(nw_pool_open(3, &p, &err), NW_OK);
+    for (int run = 0; run < 200; run++) {
+        memset(&j, 0, sizeof j);
+        j.n_threads = 3;
+        nw_pool_run_ahead(p, 50, item_fn, &j, run % 2 == 0 ? ahead : NULL);
+        for (size_t i = 0; i < N_ITEMS; i++) {
+            assert_int_equal(atomic_load(&j.runs[i]), i < 50 ? 1 : 0);
+        }
+    }
+    nw_pool_close(p);
+}
+
 static void null_pool_is_serial(void **state)
 {
     static job j;
@@ -95,6 +136,8 @@ static void too_many_threads_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest others[] = {
+        cmocka_unit_test(first_items_cut_a_run_in_even_shares),
+        cmocka_unit_test(reading_ahead_changes_nothing),
         cmocka_unit_test(null_pool_is_serial),
         cmocka_unit_test(too_many_threads_are_refused),
     };
