@@ -214,7 +214,8 @@ int main(int argc, char **argv)
     server s = {.rng = 1};
 
     if (argc < 7) {
-        (void)fprintf(stderr, "usage: llama_steps MODEL threads kv flash context sequences [state]\n");
+        (void)fprintf(stderr,
+                      "usage: llama_steps MODEL threads kv flash context sequences [state]\n");
         return 2;
     }
     s.state_file = argc > 7 ? argv[7] : NULL;

@@ -194,10 +194,10 @@ static void close_door(nw_pool *p, fetching *f)
     }
 }
 
-size_t nw_pool_first_item(const nw_pool *p, size_t n, unsigned worker)
+size_t nw_pool_first_item(const nw_pool *p, size_t n, unsigned index)
 {
     const unsigned n_threads = nw_pool_threads(p);
-    return n / n_threads * worker + n % n_threads * worker / n_threads;
+    return n / n_threads * index + n % n_threads * index / n_threads;
 }
 
 void nw_pool_run(nw_pool *p, size_t n, nw_pool_fn fn, void *ctx)
@@ -218,7 +218,8 @@ void nw_pool_run_ahead(nw_pool *p, size_t n, nw_pool_fn fn, void *ctx, const nw_
     p->ctx = ctx;
     p->ahead = next;
     for (unsigned i = 0; i < p->n_threads; i++) {
-        atomic_store_explicit(&p->shares[i].next, nw_pool_first_item(p, n, i), memory_order_relaxed);
+        atomic_store_explicit(&p->shares[i].next, nw_pool_first_item(p, n, i),
+                              memory_order_relaxed);
         p->shares[i].end = nw_pool_first_item(p, n, i + 1);
     }
     atomic_store(&p->inside, 0);

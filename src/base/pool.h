@@ -34,6 +34,6 @@ typedef struct {
  * wait. next [n_threads] lives, and does not change, as long as the pool; NULL for nothing. */
 void nw_pool_run_ahead(nw_pool *p, size_t n, nw_pool_fn fn, void *ctx, const nw_pool_ahead *next);
 /* The first item that a worker takes of a run of n. */
-size_t nw_pool_first_item(const nw_pool *p, size_t n, unsigned worker);
+size_t nw_pool_first_item(const nw_pool *p, size_t n, unsigned index);
 
 #endif

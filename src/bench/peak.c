@@ -31,10 +31,18 @@ typedef struct {
 
 #if defined(__x86_64__)
 #define CHAIN(op, r) op " %%" r "14,%%" r "15,%%" r
-#define TEN(op, r)                                                                             \
-    "1:\n" CHAIN(op, r) "0\n" CHAIN(op, r) "1\n" CHAIN(op, r) "2\n" CHAIN(op, r) "3\n" CHAIN(  \
-        op, r) "4\n" CHAIN(op, r) "5\n" CHAIN(op, r) "6\n" CHAIN(op, r) "7\n" CHAIN(op, r) "8\n" \
-        CHAIN(op, r) "9\ndec %0\njnz 1b\nvzeroupper\n"
+#define TEN(op, r)                                                                                 \
+    "1:\n" CHAIN(op, r) "0\n" CHAIN(op, r) "1\n" CHAIN(op, r) "2\n" CHAIN(op, r) "3\n" CHAIN(      \
+        op,                                                                                        \
+        r) "4\n" CHAIN(op,                                                                         \
+                       r) "5\n" CHAIN(op,                                                          \
+                                      r) "6\n" CHAIN(op,                                           \
+                                                     r) "7\n" CHAIN(op,                            \
+                                                                    r) "8\n" CHAIN(op,             \
+                                                                                   r) "9\ndec "    \
+                                                                                      "%0\njnz "   \
+                                                                                      "1b\nvzerou" \
+                                                                                      "pper\n"
 #define CLOBBERS \
     "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9"
 

@@ -25,7 +25,8 @@ typedef struct {
     nw_speed *speed;
     nw_pool *pool; /* of raw reads */
     uint32_t n_prompt, n_output, n_seqs, depth, n_rounds;
-    double *prefill, *decode, *read, *share; /* [n_rounds] a second: tokens, tokens, bytes; a ratio */
+    double *prefill, *decode, *read,
+        *share; /* [n_rounds] a second: tokens, tokens, bytes; a ratio */
     nw_roofs roofs;
 } steps;
 
@@ -114,13 +115,13 @@ static json_t *profile(steps *s)
 
 static json_t *result(steps *s)
 {
-    json_t *o = json_pack(
-        "{s:s, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o}", "regime", "steps", "prompt",
-        (int)s->n_prompt, "output", (int)s->n_output, "sequences", (int)s->n_seqs, "depth",
-        (int)s->depth, "rounds", (int)s->n_rounds, "prefill_tokens_per_s",
-        spread(s->prefill, s->n_rounds), "decode_tokens_per_s", spread(s->decode, s->n_rounds),
-        "read_bytes_per_s", spread(s->read, s->n_rounds), "decode_share_of_read",
-        spread(s->share, s->n_rounds), "facts", nw_engine_facts_json(s->engine));
+    json_t *o = json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o}", "regime",
+                          "steps", "prompt", (int)s->n_prompt, "output", (int)s->n_output,
+                          "sequences", (int)s->n_seqs, "depth", (int)s->depth, "rounds",
+                          (int)s->n_rounds, "prefill_tokens_per_s", spread(s->prefill, s->n_rounds),
+                          "decode_tokens_per_s", spread(s->decode, s->n_rounds), "read_bytes_per_s",
+                          spread(s->read, s->n_rounds), "decode_share_of_read",
+                          spread(s->share, s->n_rounds), "facts", nw_engine_facts_json(s->engine));
 
     if (o != NULL && nw_args_flag(s->args, "profile")) {
         (void)json_object_set_new(o, "profile", profile(s));
@@ -171,18 +172,22 @@ static void print_profile(const json_t *p)
 
     (void)printf("\n%-8s %-18s %-13s %6s %9s %8s %6s %8s %6s  %s\n", "phase", "op", "shape", "time",
                  "us a call", "GB/s", "roof", "GMAC/s", "peak", "kernel");
-    json_array_foreach (json_object_get(p, "ops"), i, item) {
+    json_array_foreach(json_object_get(p, "ops"), i, item)
+    {
         print_op(item);
     }
-    json_array_foreach (json_object_get(p, "phases"), i, item) {
-        (void)printf("%-8s %-18s %-13s %6s %9s %8.2f", json_string_value(json_object_get(item, "phase")),
-                     "all", "", "100.0%", "", number(item, "gb_per_s"));
+    json_array_foreach(json_object_get(p, "phases"), i, item)
+    {
+        (void)printf("%-8s %-18s %-13s %6s %9s %8.2f",
+                     json_string_value(json_object_get(item, "phase")), "all", "", "100.0%", "",
+                     number(item, "gb_per_s"));
         print_share(item, "share_of_read");
         (void)printf(" %8.1f         fallbacks", number(item, "gmac_per_s"));
         print_share(item, "fallback_share");
         (void)printf(" of time, %.1f MB converted\n", number(item, "bytes_converted") / 1e6);
     }
-    json_array_foreach (json_object_get(p, "islands"), i, item) {
+    json_array_foreach(json_object_get(p, "islands"), i, item)
+    {
         (void)printf("island   %-18s %-13s %s among %s: %.1f MB read, %.1f MB converted\n",
                      json_string_value(json_object_get(item, "op")),
                      json_string_value(json_object_get(item, "shape")),

@@ -126,13 +126,13 @@ static json_t *feature_list(void)
 
 static nw_status print_json(const machine *m, nw_error *err)
 {
-    json_t *row = json_pack(
-        "{s:s, s:o, s:s?, s:i, s:s, s:I, s:I, s:I, s:o, s:o, s:o}", "cpu", m->cpu, "features",
-        feature_list(), "cpu_mask", m->mask, "n_threads", (int)m->n_threads, "threads_because",
-        m->why, "memory_total_bytes", (json_int_t)m->total_bytes, "memory_available_bytes",
-        (json_int_t)m->available_bytes, "l3_bytes", (json_int_t)m->l3_bytes, "read_bandwidth",
-        read_json(&m->read, m->n_threads), "read_bandwidth_one_thread", read_json(&m->read_one, 1),
-        "peaks", peaks_json(m));
+    json_t *row =
+        json_pack("{s:s, s:o, s:s?, s:i, s:s, s:I, s:I, s:I, s:o, s:o, s:o}", "cpu", m->cpu,
+                  "features", feature_list(), "cpu_mask", m->mask, "n_threads", (int)m->n_threads,
+                  "threads_because", m->why, "memory_total_bytes", (json_int_t)m->total_bytes,
+                  "memory_available_bytes", (json_int_t)m->available_bytes, "l3_bytes",
+                  (json_int_t)m->l3_bytes, "read_bandwidth", read_json(&m->read, m->n_threads),
+                  "read_bandwidth_one_thread", read_json(&m->read_one, 1), "peaks", peaks_json(m));
     return nw_print_json("doctor", row, err);
 }
 

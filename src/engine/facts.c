@@ -76,13 +76,12 @@ static json_t *rows_json(const nw_ledger_row *rows, size_t n)
 
     for (size_t i = 0; i < n; i++) {
         const nw_ledger_row *r = &rows[i];
-        json_t *o =
-            json_pack("{s:s, s:i, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "op", r->op_name,
-                      "layer", r->layer, "shape", r->shape, "phase", r->phase_name, "intended",
-                      r->intended, "used", r->used, "calls", (json_int_t)r->calls, "tokens",
-                      (json_int_t)r->tokens, "ns", (json_int_t)r->ns, "bytes", (json_int_t)r->bytes,
-                      "bytes_converted", (json_int_t)r->bytes_converted, "macs",
-                      (json_int_t)r->macs);
+        json_t *o = json_pack("{s:s, s:i, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "op",
+                              r->op_name, "layer", r->layer, "shape", r->shape, "phase",
+                              r->phase_name, "intended", r->intended, "used", r->used, "calls",
+                              (json_int_t)r->calls, "tokens", (json_int_t)r->tokens, "ns",
+                              (json_int_t)r->ns, "bytes", (json_int_t)r->bytes, "bytes_converted",
+                              (json_int_t)r->bytes_converted, "macs", (json_int_t)r->macs);
         if (o == NULL || json_array_append_new(list, o) != 0) {
             json_decref(list);
             return NULL;

@@ -23,7 +23,7 @@ typedef struct {
 struct nw_ledger {
     size_t n; /* (n_layers + 1) * NW_OP_COUNT; layer -1 stands first */
     op_info *info;
-    op_count *count; /* [n][NW_PHASE_COUNT] */
+    op_count *count;         /* [n][NW_PHASE_COUNT] */
     nw_ledger_entry *events; /* [cap_events], NULL without a trace */
     size_t n_events, cap_events, n_dropped;
 };

@@ -144,17 +144,16 @@ static json_t *op_json(const profile *p, const group *g, const nw_roofs *roofs)
     const double s = (double)r->ns * 1e-9;
     const double all = (double)p->phase[r->phase].ns;
 
-    return json_pack("{s:s, s:s, s:s, s:i, s:o, s:s, s:s, s:b, s:f, s:o, s:o, s:o, s:o, s:o, s:o, "
-                     "s:o, s:o}",
-                     "op", r->op_name, "shape", r->shape, "phase", r->phase_name, "layers",
-                     (int)g->layers, "calls", integer(r->calls), "intended", r->intended, "used",
-                     r->used, "fallback", strcmp(r->used, r->intended) != 0, "s", s,
-                     "share_of_time", ratio((double)r->ns, all), "bytes", integer(r->bytes),
-                     "gb_per_s", ratio((double)r->bytes / 1e9, s), "share_of_read",
-                     ratio((double)r->bytes, s * roofs->read_bytes_s), "macs", integer(r->macs),
-                     "gmac_per_s", ratio((double)r->macs / 1e9, s), "share_of_peak",
-                     ratio((double)r->macs, s * g->peak), "bytes_converted",
-                     integer(r->bytes_converted));
+    return json_pack(
+        "{s:s, s:s, s:s, s:i, s:o, s:s, s:s, s:b, s:f, s:o, s:o, s:o, s:o, s:o, s:o, "
+        "s:o, s:o}",
+        "op", r->op_name, "shape", r->shape, "phase", r->phase_name, "layers", (int)g->layers,
+        "calls", integer(r->calls), "intended", r->intended, "used", r->used, "fallback",
+        strcmp(r->used, r->intended) != 0, "s", s, "share_of_time", ratio((double)r->ns, all),
+        "bytes", integer(r->bytes), "gb_per_s", ratio((double)r->bytes / 1e9, s), "share_of_read",
+        ratio((double)r->bytes, s * roofs->read_bytes_s), "macs", integer(r->macs), "gmac_per_s",
+        ratio((double)r->macs / 1e9, s), "share_of_peak", ratio((double)r->macs, s * g->peak),
+        "bytes_converted", integer(r->bytes_converted));
 }
 
 /* The kernel of the matrices that reads most bytes, over all phases. */
@@ -208,8 +207,7 @@ static json_t *all_json(const nw_engine *e, const profile *p, const nw_roofs *ro
 
     for (int i = 0; i < NW_PHASE_COUNT; i++) {
         if (p->phase[i].ns > 0) {
-            (void)json_array_append_new(phases,
-                                        phase_json(&p->phase[i], p->fallback_ns[i], roofs));
+            (void)json_array_append_new(phases, phase_json(&p->phase[i], p->fallback_ns[i], roofs));
         }
     }
     for (size_t i = 0; i < p->n; i++) {

@@ -39,13 +39,13 @@ typedef struct {
     uint64_t kv_tokens;       /* keys that the chunks read, each chunk once, for the ledger */
     uint64_t kv_tokens_local; /* the same in a layer with a sliding window */
     uint64_t kv_pairs, kv_pairs_local; /* pairs of a query and a key it sees */
-    float *x, *y, *h;         /* [n_max][d_model] residual, output of o and down, normed input */
-    float *q, *k, *v;         /* [n_max][n_heads or n_kv_heads * d_head] */
-    float *attn;              /* [n_max][n_heads * d_head] */
-    float *gate;              /* [n_max][d_ff] */
-    void *act[NW_ACT_KINDS];  /* packed activations of up to n_max tokens of max_cols columns */
-    void **attn_scratch;      /* [n_threads] */
-    float **tile_scratch;     /* [n_threads] of [n_max][NW_ITEM_ROWS] */
+    float *x, *y, *h;        /* [n_max][d_model] residual, output of o and down, normed input */
+    float *q, *k, *v;        /* [n_max][n_heads or n_kv_heads * d_head] */
+    float *attn;             /* [n_max][n_heads * d_head] */
+    float *gate;             /* [n_max][d_ff] */
+    void *act[NW_ACT_KINDS]; /* packed activations of up to n_max tokens of max_cols columns */
+    void **attn_scratch;     /* [n_threads] */
+    float **tile_scratch;    /* [n_threads] of [n_max][NW_ITEM_ROWS] */
 } nw_work;
 
 struct nw_engine {

@@ -72,8 +72,7 @@ static bool alloc_scratch(nw_engine *e)
     bool ok = w->attn_scratch != NULL && w->tile_scratch != NULL;
     for (unsigned i = 0; ok && i < n; i++) {
         w->attn_scratch[i] = nw_arena_alloc(&e->arena, nw_attn_scratch_bytes(e->config->d_head));
-        w->tile_scratch[i] =
-            floats(&e->arena, e->facts.max_step_tokens, NW_ITEM_ROWS);
+        w->tile_scratch[i] = floats(&e->arena, e->facts.max_step_tokens, NW_ITEM_ROWS);
         ok = w->attn_scratch[i] != NULL && w->tile_scratch[i] != NULL;
     }
     return ok;

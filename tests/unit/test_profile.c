@@ -48,7 +48,8 @@ static const json_t *find(const json_t *list, const char *key, const char *value
 {
     const json_t *item = NULL;
     size_t i = 0;
-    json_array_foreach (list, i, item) {
+    json_array_foreach(list, i, item)
+    {
         if (strcmp(str(item, key), value) == 0) {
             return item;
         }
@@ -76,7 +77,8 @@ static void the_profile_adds_up(void **state)
     assert_true(num(decode, "tokens") == 12);
     double share = 0;
     double bytes = 0;
-    json_array_foreach (json_object_get(p, "ops"), i, op) {
+    json_array_foreach(json_object_get(p, "ops"), i, op)
+    {
         const bool decodes = strcmp(str(op, "phase"), "decode") == 0;
         share += decodes ? num(op, "share_of_time") : 0;
         bytes += decodes ? num(op, "bytes") : 0;

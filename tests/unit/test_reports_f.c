@@ -79,7 +79,7 @@ static void f5_threads_are_those_of_the_affinity(void **state)
     cpu_set_t all;
     cpu_set_t one;
     const char *why = NULL;
-    int first = 0;
+    size_t first = 0;
 
     assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
     while (!CPU_ISSET(first, &all)) {
@@ -101,9 +101,9 @@ static void f5_threads_are_those_of_the_affinity(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(f5_threads_are_those_of_the_affinity), /* first: it is found out once */
         cmocka_unit_test(f1_the_kv_path_in_use_is_told),
         cmocka_unit_test(f2_no_kv_pair_needs_another_option),
-        cmocka_unit_test(f5_threads_are_those_of_the_affinity),
     };
     return cmocka_run_group_tests_name("reports_f", tests, fixture_setup, fixture_teardown);
 }
