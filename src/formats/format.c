@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "formats/block.h"
+#include "formats/encode.h"
 
 static const nw_format formats[] = {
 #define FORMAT_ROW(id, name, elems, bytes, ggml, st, decode, encode) \

@@ -16,14 +16,14 @@
     X(F32, "F32", 1, 4, 0, "F32", nw_decode_f32, nw_encode_f32)                      \
     X(F16, "F16", 1, 2, 1, "F16", nw_decode_f16, nw_encode_f16)                      \
     X(BF16, "BF16", 1, 2, 30, "BF16", nw_decode_bf16, nw_encode_bf16)                \
-    X(Q4_0, "Q4_0", 32, 18, 2, NULL, nw_decode_q4_0, NULL)                           \
-    X(Q4_1, "Q4_1", 32, 20, 3, NULL, nw_decode_q4_1, NULL)                           \
-    X(Q5_0, "Q5_0", 32, 22, 6, NULL, nw_decode_q5_0, NULL)                           \
-    X(Q5_1, "Q5_1", 32, 24, 7, NULL, nw_decode_q5_1, NULL)                           \
-    X(Q8_0, "Q8_0", 32, 34, 8, NULL, nw_decode_q8_0, NULL)                           \
-    X(Q4_K, "Q4_K", 256, 144, 12, NULL, nw_decode_q4_k, NULL)                        \
-    X(Q5_K, "Q5_K", 256, 176, 13, NULL, nw_decode_q5_k, NULL)                        \
-    X(Q6_K, "Q6_K", 256, 210, 14, NULL, nw_decode_q6_k, NULL)                        \
+    X(Q4_0, "Q4_0", 32, 18, 2, NULL, nw_decode_q4_0, nw_encode_q4_0)                 \
+    X(Q4_1, "Q4_1", 32, 20, 3, NULL, nw_decode_q4_1, nw_encode_q4_1)                 \
+    X(Q5_0, "Q5_0", 32, 22, 6, NULL, nw_decode_q5_0, nw_encode_q5_0)                 \
+    X(Q5_1, "Q5_1", 32, 24, 7, NULL, nw_decode_q5_1, nw_encode_q5_1)                 \
+    X(Q8_0, "Q8_0", 32, 34, 8, NULL, nw_decode_q8_0, nw_encode_q8_0)                 \
+    X(Q4_K, "Q4_K", 256, 144, 12, NULL, nw_decode_q4_k, nw_encode_q4_k)              \
+    X(Q5_K, "Q5_K", 256, 176, 13, NULL, nw_decode_q5_k, nw_encode_q5_k)              \
+    X(Q6_K, "Q6_K", 256, 210, 14, NULL, nw_decode_q6_k, nw_encode_q6_k)              \
     X(I8, "I8", 1, 1, 24, "I8", NULL, NULL)                                          \
     X(U8, "U8", 1, 1, -1, "U8", NULL, NULL)                                          \
     X(I16, "I16", 1, 2, 25, "I16", NULL, NULL)                                       \
@@ -58,8 +58,8 @@
     X(IQ1_M, "IQ1_M", 256, 56, 29, NULL, NULL, NULL)                                 \
     X(TQ1_0, "TQ1_0", 256, 54, 34, NULL, NULL, NULL)                                 \
     X(TQ2_0, "TQ2_0", 256, 66, 35, NULL, NULL, NULL)                                 \
-    X(MXFP4, "MXFP4", 32, 17, 39, NULL, nw_decode_mxfp4, NULL)                       \
-    X(NVFP4, "NVFP4", 64, 36, 40, NULL, nw_decode_nvfp4, NULL)                       \
+    X(MXFP4, "MXFP4", 32, 17, 39, NULL, nw_decode_mxfp4, nw_encode_mxfp4)            \
+    X(NVFP4, "NVFP4", 64, 36, 40, NULL, nw_decode_nvfp4, nw_encode_nvfp4)            \
     X(Q1_0, "Q1_0", 128, 18, 41, NULL, NULL, NULL)                                   \
     X(Q2_0, "Q2_0", 64, 18, 42, NULL, NULL, NULL)
 
