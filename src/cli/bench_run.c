@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/bench_print.h"
+#include "cli/say.h"
 
 /* "64" or "32-96". */
 nw_status nw_bench_range(const nw_args *args, const char *name, nw_token_range *out, nw_error *err)
@@ -80,6 +81,7 @@ nw_status nw_bench_open_service(nw_bench *b, nw_error *err)
     if (nw_service_open(&o, &b->service, err) != NW_OK) {
         return nw_context(err, "bench");
     }
+    nw_say_kernels(b->service.facts);
     nw_energy_begin(&b->energy, NULL);
     b->begin_ns = nw_now_ns();
     return NW_OK;

@@ -11,6 +11,7 @@
 #include "bench/peak.h"
 #include "cli/command.h"
 #include "cli/print_json.h"
+#include "kernels/kernels.h"
 
 #define MEASURE_S 0.5
 
@@ -27,6 +28,7 @@ static const nw_option options[] = {
 
 typedef struct {
     const char *cpu, *why, *mask;
+    const char *tier; /* of the kernels that an engine takes here */
     unsigned n_threads;
     uint64_t total_bytes, available_bytes, l3_bytes;
     nw_bandwidth read, read_one; /* all threads; one thread */
@@ -126,13 +128,13 @@ static json_t *feature_list(void)
 
 static nw_status print_json(const machine *m, nw_error *err)
 {
-    json_t *row =
-        json_pack("{s:s, s:o, s:s?, s:i, s:s, s:I, s:I, s:I, s:o, s:o, s:o}", "cpu", m->cpu,
-                  "features", feature_list(), "cpu_mask", m->mask, "n_threads", (int)m->n_threads,
-                  "threads_because", m->why, "memory_total_bytes", (json_int_t)m->total_bytes,
-                  "memory_available_bytes", (json_int_t)m->available_bytes, "l3_bytes",
-                  (json_int_t)m->l3_bytes, "read_bandwidth", read_json(&m->read, m->n_threads),
-                  "read_bandwidth_one_thread", read_json(&m->read_one, 1), "peaks", peaks_json(m));
+    json_t *row = json_pack(
+        "{s:s, s:o, s:s?, s:s, s:i, s:s, s:I, s:I, s:I, s:o, s:o, s:o}", "cpu", m->cpu, "features",
+        feature_list(), "cpu_mask", m->mask, "tier", m->tier, "n_threads", (int)m->n_threads,
+        "threads_because", m->why, "memory_total_bytes", (json_int_t)m->total_bytes,
+        "memory_available_bytes", (json_int_t)m->available_bytes, "l3_bytes",
+        (json_int_t)m->l3_bytes, "read_bandwidth", read_json(&m->read, m->n_threads),
+        "read_bandwidth_one_thread", read_json(&m->read_one, 1), "peaks", peaks_json(m));
     return nw_print_json("doctor", row, err);
 }
 
@@ -151,6 +153,7 @@ static void print_text(const machine *m)
     (void)printf("processor   %s\n", m->cpu);
     (void)printf("mask        %s\n",
                  m->mask == NULL ? "none (NW_CPU_MASK hides features)" : m->mask);
+    (void)printf("kernels     %s\n", m->tier);
     (void)printf("threads     %s\n", m->why);
     (void)printf("memory      %.1f GiB, %.1f GiB available\n", (double)m->total_bytes / gib,
                  (double)m->available_bytes / gib);
@@ -172,6 +175,7 @@ static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
     machine m = {
         .cpu = nw_cpu_describe(),
         .mask = getenv("NW_CPU_MASK"),
+        .tier = nw_kernels_pick(nw_cpu_features())->tier,
         .total_bytes = meminfo("MemTotal"),
         .available_bytes = meminfo("MemAvailable"),
         .l3_bytes = l3_bytes(),

@@ -14,6 +14,7 @@
 #include "cli/command.h"
 #include "cli/option_rows.h"
 #include "cli/print_json.h"
+#include "cli/say.h"
 #include "engine/engine.h"
 #include "engine/sampler.h"
 #include "model/config.h"
@@ -134,6 +135,7 @@ static nw_status open_generator(generator *g, nw_error *err)
         nw_session_open(g->engine, &g->session, err) != NW_OK) {
         return err->code;
     }
+    nw_say_engine_kernels(g->engine);
     const uint32_t n_vocab = nw_engine_config(g->engine)->n_vocab;
     g->logits = malloc(n_vocab * sizeof *g->logits);
     if (g->logits == NULL) {

@@ -11,6 +11,7 @@
 #include "base/signal.h"
 #include "cli/command.h"
 #include "cli/option_rows.h"
+#include "cli/say.h"
 #include "engine/engine.h"
 #include "serve/server.h"
 
@@ -121,8 +122,7 @@ static void say_what_was_loaded(const nw_engine *e)
 
     nw_log(NW_LOG_INFO, "%s: %s, %.2f bits a weight, loaded in %.2f s", nw_artifact_path(a),
            nw_artifact_recipe(a), nw_artifact_get_facts(a)->effective_bits, f->load_s);
-    nw_log(NW_LOG_INFO, "kernels %s, activations %s, %u threads (%s)", f->tier,
-           f->a8 ? "int8" : "16 bit", f->n_threads, f->threads_why);
+    nw_say_engine_kernels(e);
     nw_log(NW_LOG_INFO,
            "context %u tokens, up to %u requests at once, KV %s/%s: %" PRIu64 " tokens in %.1f MiB",
            f->n_ctx, f->max_seqs, f->kv_k, f->kv_v, f->kv_capacity_tokens,

@@ -38,7 +38,7 @@ typedef struct {
 #define NW_ACT_COLS 128u
 
 typedef struct nw_kernels {
-    const char *tier; /* "ref" "avx2" "avx512" */
+    const char *tier; /* "ref", or named after the instructions: "avx512vnni" */
     uint32_t need;    /* nw_cpu_feature bits */
 
     /* The activations this tier wants for a weight. a8 asks for int8 activations; types that have

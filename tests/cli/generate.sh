@@ -23,7 +23,7 @@ narrow generate model
 echo "exit $?"
 narrow generate model x --system y
 echo "exit $?"
-narrow generate model "Hello there" --n-ctx 8
+narrow generate model "Hello there" --n-ctx 8 --quiet
 echo "exit $?"
 narrow generate model x --n-ctx 257
 echo "exit $?"

@@ -1,0 +1,26 @@
+/* See say.h. SPDX-License-Identifier: Apache-2.0 */
+#include "cli/say.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "engine/facts.h"
+
+void nw_say_kernels(const json_t *facts)
+{
+    const char *tier = json_string_value(json_object_get(facts, "tier"));
+    const char *act = json_string_value(json_object_get(facts, "act"));
+    const char *why = json_string_value(json_object_get(facts, "threads_why"));
+
+    if (tier != NULL && act != NULL && why != NULL) {
+        nw_log(NW_LOG_INFO, "kernels %s, activations %s, threads %s", tier,
+               strcmp(act, "a8") == 0 ? "int8" : "16 bit", why);
+    }
+}
+
+void nw_say_engine_kernels(const nw_engine *e)
+{
+    json_t *facts = nw_engine_facts_json(e);
+    nw_say_kernels(facts);
+    json_decref(facts);
+}

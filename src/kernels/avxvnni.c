@@ -1,0 +1,22 @@
+/* The AVX-VNNI tier (AVX2 and 256-bit vpdpbusd, on processors without AVX-512): only the products
+ * with INT8 activations differ from the AVX2 tier.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/lanes_tier.h"
+
+#if defined(NW_VNNI_EVEX) /* a test's build of this file, see lanes_avx2.h */
+#define NEED (NW_CPU_AVX2 | NW_CPU_AVX512 | NW_CPU_AVX512VNNI)
+#else
+#define NEED (NW_CPU_AVX2 | NW_CPU_AVXVNNI)
+#endif
+
+static void attend(const nw_attn *a)
+{
+    nw_lanes_attend(a, &nw_kernels_avxvnni);
+}
+
+const nw_kernels nw_kernels_avxvnni = {
+    .tier = "avxvnni",
+    .need = NEED,
+    NW_LANES_OPS,
+    .attend = attend,
+};
