@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/status.h"
 
@@ -29,6 +30,7 @@
 #endif
 
 #define ALIGNMENT       64
+#define HUGE_PAGE       ((size_t)2 << 20)
 #define MIN_BLOCK_BYTES ((size_t)64 << 10)
 #define MAX_BLOCK_BYTES ((size_t)4 << 20) /* larger allocations get a block of their own size */
 
@@ -59,6 +61,17 @@ static void show(const void *p, size_t n)
 #endif
 }
 
+/* Weights that are packed at load, and activations: read with far fewer TLB misses in huge pages. */
+static void ask_huge_pages(uint8_t *p, size_t n)
+{
+    const uintptr_t begin = ((uintptr_t)p + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    const uintptr_t end = ((uintptr_t)p + n) / HUGE_PAGE * HUGE_PAGE;
+
+    if (end > begin) {
+        (void)madvise(p + (begin - (uintptr_t)p), end - begin, MADV_HUGEPAGE); /* only faster */
+    }
+}
+
 /* Blocks double until MAX_BLOCK_BYTES: few blocks for large arenas, little waste for small ones.
  * calloc, because the kernel gives zeroed pages without touching them. */
 static nw_arena_block *block_new(nw_arena *a, size_t need)
@@ -75,6 +88,7 @@ static nw_arena_block *block_new(nw_arena *a, size_t need)
     if (b == NULL) {
         return NULL;
     }
+    ask_huge_pages((uint8_t *)b, total);
     uint8_t *after = (uint8_t *)(b + 1);
     b->data = after + (ALIGNMENT - (uintptr_t)after % ALIGNMENT) % ALIGNMENT;
     b->size = size;

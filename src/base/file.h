@@ -29,10 +29,14 @@ NW_MUST_USE nw_status nw_file_mkdirs(const char *path, nw_error *err); /* like m
 char *nw_path_join(const char *dir, const char *name);
 
 /* Writer. Usage: open, write..., commit. close without commit removes the temporary file; close
- * after commit only frees. All zero may be closed. */
+ * after commit only frees. All zero may be closed. Bytes go to the system in blocks of the size of a
+ * huge page, which file systems with large folios then keep as huge pages: whoever maps the file
+ * next reads it without missing the TLB. */
 typedef struct {
     char *path;     /* final name */
     char *tmp_path; /* name while writing */
+    char *block;    /* what was not handed to the system yet */
+    size_t n_block;
     int fd;
     uint64_t written_bytes;
     bool open;
