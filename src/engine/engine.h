@@ -75,13 +75,19 @@ nw_ledger *nw_engine_ledger(nw_engine *e);
 NW_MUST_USE nw_status nw_session_open(nw_engine *e, nw_session **out, nw_error *err);
 void nw_session_close(nw_session *s); /* gives its pages back; takes NULL */
 uint32_t nw_session_len(const nw_session *s);
+/* For a session that holds the first tokens of ids[0..n), or none: takes over the KV pages that any
+ * session computed for the tokens that follow, as long as they are still there; at least one token
+ * is left to run. Returns how many tokens the session has then: they need not be fed. Logits that
+ * follow have the same bits as without. len < n <= n_ctx. */
+uint32_t nw_session_attach(nw_session *s, const int32_t *ids, uint32_t n);
 /* Forgets the tokens from n on (n <= len); whole pages go back to the pool. */
 void nw_session_truncate(nw_session *s, uint32_t n);
 
 /* The pool, in pages of page_tokens tokens (all layers and heads of one page count as one). */
 uint32_t nw_engine_pages_total(const nw_engine *e);
 uint32_t nw_engine_pages_free(const nw_engine *e);
-/* Pages that a session must still take to hold n_tokens tokens. */
+/* Pages that a session must still take to hold n_tokens tokens; free ones that are only remembered
+ * count as free. */
 uint32_t nw_session_pages_needed(const nw_session *s, uint32_t n_tokens);
 
 typedef struct {

@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -65,21 +66,23 @@ nw_status nw_kv_pool_open(nw_kv_pool *p, nw_arena *arena, const nw_model_config 
     if (pool_size(p, o, n_ctx, err) != NW_OK) {
         return err->code;
     }
-    p->free_ids = nw_arena_array(arena, p->n_pages, sizeof *p->free_ids);
+    p->next = nw_arena_array(arena, (size_t)p->n_pages + 1, sizeof *p->next);
+    p->prev = nw_arena_array(arena, (size_t)p->n_pages + 1, sizeof *p->prev);
     p->refs = nw_arena_array(arena, p->n_pages, sizeof *p->refs);
     void *mem = mmap(NULL, p->mem_bytes, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (mem == MAP_FAILED || p->free_ids == NULL || p->refs == NULL) {
+    if (mem == MAP_FAILED || p->next == NULL || p->prev == NULL || p->refs == NULL) {
         p->mem = mem == MAP_FAILED ? NULL : mem;
         return nw_fail(err, NW_E_NOMEM, "no memory for a KV pool of %zu bytes", p->mem_bytes);
     }
     p->mem = mem;
     (void)madvise(mem, p->mem_bytes, MADV_HUGEPAGE); /* only faster */
-    for (uint32_t i = 0; i < p->n_pages; i++) {
-        p->free_ids[i] = p->n_pages - 1 - i; /* low numbers are taken first */
+    for (uint32_t i = 0; i <= p->n_pages; i++) {     /* low numbers are taken first */
+        p->next[i] = i == p->n_pages ? 0 : i + 1;
+        p->prev[i] = i == 0 ? p->n_pages : i - 1;
     }
     p->n_free = p->n_pages;
-    return NW_OK;
+    return nw_prefix_open(&p->names, arena, p->n_pages, err);
 }
 
 void nw_kv_pool_close(nw_kv_pool *p)
@@ -90,20 +93,46 @@ void nw_kv_pool_close(nw_kv_pool *p)
     }
 }
 
+static void ring_remove(nw_kv_pool *p, uint32_t page)
+{
+    p->next[p->prev[page]] = p->next[page];
+    p->prev[p->next[page]] = p->prev[page];
+    p->n_free--;
+}
+
+static void ring_insert(nw_kv_pool *p, uint32_t after, uint32_t page)
+{
+    p->next[page] = p->next[after];
+    p->prev[page] = after;
+    p->prev[p->next[page]] = page;
+    p->next[after] = page;
+    p->n_free++;
+}
+
 uint32_t nw_kv_take(nw_kv_pool *p)
 {
     assert(p->n_free > 0);
-    const uint32_t page = p->free_ids[--p->n_free];
+    const uint32_t page = p->next[p->n_pages];
     assert(p->refs[page] == 0);
+    ring_remove(p, page);
+    nw_prefix_forget(&p->names, page);
     p->refs[page] = 1;
     return page;
+}
+
+void nw_kv_hold(nw_kv_pool *p, uint32_t page)
+{
+    assert(page < p->n_pages);
+    if (p->refs[page]++ == 0) {
+        ring_remove(p, page);
+    }
 }
 
 void nw_kv_give(nw_kv_pool *p, uint32_t page)
 {
     assert(page < p->n_pages && p->refs[page] > 0);
     if (--p->refs[page] == 0) {
-        p->free_ids[p->n_free++] = page;
+        ring_insert(p, nw_prefix_named(&p->names, page) ? p->prev[p->n_pages] : p->n_pages, page);
     }
 }
 
@@ -132,20 +161,95 @@ uint32_t nw_session_len(const nw_session *s)
     return s->len;
 }
 
+/* Cut to n tokens, into pages that are full: name and tail are what the names of pages say. */
+static void cut_name(nw_session *s, uint32_t n)
+{
+    const nw_prefix_page *pages = s->engine->kv.names.pages;
+    const uint32_t full = n / NW_KV_PAGE;
+
+    s->name = full > 0 ? pages[s->pages[full - 1]].name : 0;
+    s->nameless = full > 0 && s->name == 0;
+    if (n % NW_KV_PAGE != 0) {
+        const nw_prefix_page *tail = &pages[s->pages[full]];
+        s->nameless = s->nameless || tail->name == 0;
+        memcpy(s->tail, tail->tokens, sizeof s->tail);
+    }
+}
+
 void nw_session_truncate(nw_session *s, uint32_t n)
 {
     assert(n <= s->len);
     const uint32_t keep = nw_kv_pages_for(n);
+    if (n / NW_KV_PAGE < s->len / NW_KV_PAGE) {
+        cut_name(s, n);
+    }
     while (s->n_pages > keep) {
         nw_kv_give(&s->engine->kv, s->pages[--s->n_pages]);
     }
     s->len = n;
 }
 
+/* Is the page that the next token goes to begun, and held by others too? */
+static bool tail_is_shared(const nw_session *s)
+{
+    return s->len % NW_KV_PAGE != 0 && s->engine->kv.refs[s->pages[s->len / NW_KV_PAGE]] > 1;
+}
+
 uint32_t nw_session_pages_needed(const nw_session *s, uint32_t n_tokens)
 {
     const uint32_t want = nw_kv_pages_for(n_tokens);
-    return want > s->n_pages ? want - s->n_pages : 0;
+    const uint32_t copy = n_tokens > s->len && tail_is_shared(s) ? 1 : 0;
+    return (want > s->n_pages ? want - s->n_pages : 0) + copy;
+}
+
+void nw_session_own_tail(nw_session *s)
+{
+    nw_kv_pool *kv = &s->engine->kv;
+    uint32_t *page = &s->pages[s->len / NW_KV_PAGE];
+
+    if (tail_is_shared(s)) {
+        const uint32_t copy = nw_kv_take(kv);
+        memcpy(kv->mem + copy * kv->page_stride, kv->mem + *page * kv->page_stride,
+               kv->page_stride);
+        nw_kv_give(kv, *page);
+        *page = copy;
+    } else if (s->len % NW_KV_PAGE != 0) {
+        nw_prefix_forget(&kv->names, *page);
+    }
+}
+
+void nw_session_grow(nw_session *s, const int32_t *tokens, uint32_t n)
+{
+    for (uint32_t i = 0; i < n && !s->nameless; i++) {
+        const uint32_t at = (s->len + i) % NW_KV_PAGE;
+        s->tail[at] = tokens[i];
+        if (at + 1 == NW_KV_PAGE) {
+            s->name = nw_prefix_put(&s->engine->kv.names, s->pages[(s->len + i) / NW_KV_PAGE],
+                                    s->name, s->tail);
+        }
+    }
+    s->len += n;
+}
+
+uint32_t nw_session_attach(nw_session *s, const int32_t *ids, uint32_t n)
+{
+    nw_kv_pool *kv = &s->engine->kv;
+
+    assert(n > s->len && n <= s->engine->facts.n_ctx);
+    if (s->len % NW_KV_PAGE != 0 || s->nameless) {
+        return s->len;
+    }
+    while (n - s->len > NW_KV_PAGE) { /* one token is left to run */
+        const uint32_t page = nw_prefix_find(&kv->names, s->name, ids + s->len);
+        if (page == NW_NO_PAGE) {
+            break;
+        }
+        nw_kv_hold(kv, page);
+        s->pages[s->n_pages++] = page;
+        s->name = kv->names.pages[page].name;
+        s->len += NW_KV_PAGE;
+    }
+    return s->len;
 }
 
 uint32_t nw_engine_pages_total(const nw_engine *e)

@@ -3,13 +3,16 @@
  * A pool page is NW_KV_PAGE tokens of every layer and kv head:
  *     page      [n_layers][n_kv_heads] { K page | V page }      (kernels/attention.h)
  * so a session needs one table of page numbers, whatever the depth of the model. A page has a count
- * of the sessions that hold it; the last one to let go returns it to the free list.
+ * of the sessions that hold it; the last one to let go returns it to the free list. Full pages have
+ * names (prefix.h): they are free, but remembered, until their memory is wanted, the longest free
+ * first. A page that others hold too is copied before it is written.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NW_ENGINE_KV_H
 #define NW_ENGINE_KV_H
 
 #include "base/arena.h"
 #include "engine/engine.h"
+#include "engine/prefix.h"
 #include "kernels/attention.h"
 #include "model/config.h"
 
@@ -21,8 +24,11 @@ typedef struct {
     uint8_t *mem;            /* [n_pages][page_stride], mapped, touched on use */
     size_t mem_bytes;
     uint32_t n_pages, n_free;
-    uint32_t *free_ids; /* [n_pages], a stack: the first n_free are free */
-    uint16_t *refs;     /* [n_pages] sessions that hold the page */
+    /* [n_pages + 1] the free pages as a ring through n_pages: nameless ones, which are taken first,
+     * then named ones by the time they became free */
+    uint32_t *next, *prev;
+    uint16_t *refs; /* [n_pages] sessions that hold the page */
+    nw_prefix names;
 } nw_kv_pool;
 
 /* want_bytes 0: max_seqs x n_ctx tokens, at most half of this machine's (or container's) memory.
@@ -42,13 +48,23 @@ static inline uint32_t nw_kv_pages_for(uint32_t n_tokens)
     return n_tokens / NW_KV_PAGE + (n_tokens % NW_KV_PAGE != 0);
 }
 
-uint32_t nw_kv_take(nw_kv_pool *p);            /* n_free > 0 */
+uint32_t nw_kv_take(nw_kv_pool *p);            /* n_free > 0; the page loses its name */
+void nw_kv_hold(nw_kv_pool *p, uint32_t page); /* one more reference; the page may be a free one */
 void nw_kv_give(nw_kv_pool *p, uint32_t page); /* lets go of one reference */
+
+/* Before tokens are written after `len`: a page that others hold is copied, and one that has a name
+ * loses it. Pages enough are free. */
+void nw_session_own_tail(nw_session *s);
+/* Tokens were put at the end, into pages that it has: pages that became full are named. */
+void nw_session_grow(nw_session *s, const int32_t *tokens, uint32_t n);
 
 struct nw_session {
     nw_engine *engine;
     uint32_t len, n_pages;
-    uint32_t *pages;  /* [pages of n_ctx] */
+    uint32_t *pages;          /* [pages of n_ctx] */
+    bool nameless;            /* cut in the middle of a page: what follows has no name */
+    uint64_t name;            /* of the text up to its last full page */
+    int32_t tail[NW_KV_PAGE]; /* tokens after its last full page, unless nameless */
     uint64_t step_no; /* the last step it was in: finds a session that stands twice in one */
     nw_session *next; /* free list */
 };

@@ -57,6 +57,7 @@ struct nw_scheduler {
     nw_step_item *items;      /* [max_active] */
     nw_sched_job **item_jobs; /* [max_active] */
     uint32_t n_items;
+    uint64_t n_shared;            /* tokens taken over since they were last counted */
     float *logits;                /* [max_active][n_vocab] */
     nw_sched_pick *picks;         /* [max_active] */
     nw_sampler_scratch **scratch; /* [n_threads] */

@@ -93,18 +93,40 @@ static uint32_t promised_pages(const nw_scheduler *s)
     return n;
 }
 
-/* Starts waiting jobs, oldest first, while there are slots and pages for the tokens they have and
- * one more. Nobody overtakes: a long prompt is not starved by short ones. */
+/* Takes over what other jobs computed since this one started; returns the tokens left to run. */
+static uint32_t find_shared(nw_scheduler *s, nw_sched_job *j)
+{
+    const uint32_t before = nw_session_len(j->session);
+
+    s->n_shared += nw_session_attach(j->session, j->tokens, j->n_tokens) - before;
+    return pending(j);
+}
+
+/* Opens a session for the job, with the pages that others computed for the same beginning; false, with
+ * nothing held, while there is no session or no pages for its tokens and one more. */
+static bool seat(nw_scheduler *s, nw_sched_job *j)
+{
+    nw_error err = {0};
+
+    if (nw_session_open(s->engine, &j->session, &err) != NW_OK) {
+        return false;
+    }
+    (void)find_shared(s, j);
+    const uint32_t need = nw_session_pages_needed(j->session, j->n_tokens + 1);
+    if (need + promised_pages(s) > nw_engine_pages_free(s->engine)) {
+        nw_session_close(j->session);
+        j->session = NULL;
+        return false;
+    }
+    return true;
+}
+
+/* Starts waiting jobs, oldest first, while there is room. Nobody overtakes: a long prompt is not
+ * starved by short ones. */
 static void admit(nw_scheduler *s)
 {
-    while (s->queue != NULL && s->n_active < s->max_active) {
+    while (s->queue != NULL && s->n_active < s->max_active && seat(s, s->queue)) {
         nw_sched_job *j = s->queue;
-        nw_error err = {0};
-        const uint32_t need = nw_kv_pages_for(j->n_tokens + 1);
-        if (need + promised_pages(s) > nw_engine_pages_free(s->engine) ||
-            nw_session_open(s->engine, &j->session, &err) != NW_OK) {
-            break;
-        }
         s->queue = j->next;
         s->queue_tail = s->queue == NULL ? NULL : s->queue_tail;
         s->stats.queued--;
@@ -161,8 +183,8 @@ static void plan(nw_scheduler *s)
         room = s->prefill_chunk; /* the decoding requests wait for this step */
     }
     for (uint32_t i = 0; i < s->n_active && room > 0; i++) {
-        const uint32_t n = pending(s->active[i]);
-        if (n > 1) {
+        if (pending(s->active[i]) > 1) {
+            const uint32_t n = find_shared(s, s->active[i]);
             const uint32_t take = n < room ? n : room;
             add_item(s, s->active[i], take);
             room -= take;
@@ -259,6 +281,8 @@ static void count_step(nw_scheduler *s, int64_t start)
     s->stats.last_step_tokens = tokens;
     s->stats.prompt_tokens += prompt;
     s->stats.output_tokens += output;
+    s->stats.shared_tokens += s->n_shared;
+    s->n_shared = 0;
     s->stats.busy_ns += (uint64_t)(nw_now_ns() - start);
     (void)pthread_mutex_unlock(&s->lock);
 }

@@ -6,6 +6,9 @@
  * running request gives its pages back and is computed again later, from the tokens it has: since
  * logits do not depend on chunking or batch, its text goes on unchanged. The oldest request always
  * gets its pages, so that there is no deadlock.
+ *
+ * Prompts that begin alike share the pages of their beginning, also with requests that ended while
+ * their pages were not needed otherwise; only the rest is computed. The text is the same either way.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NW_ENGINE_SCHEDULER_H
 #define NW_ENGINE_SCHEDULER_H
@@ -69,7 +72,9 @@ typedef struct {
     uint64_t submitted, completed, cancelled, failed, rejected;
     uint64_t preempted; /* times a request gave its pages back */
     uint64_t steps, prompt_tokens, output_tokens;
-    uint64_t busy_ns; /* time inside steps and sampling */
+    uint64_t
+        shared_tokens; /* of prompts (and of what is computed again): found in pages, not run */
+    uint64_t busy_ns;  /* time inside steps and sampling */
     uint32_t last_step_tokens;
 } nw_sched_stats;
 

@@ -31,7 +31,9 @@ static nw_status make_rows(nw_engine *e, nw_error *err)
 static nw_status score_chunks(nw_engine *e, nw_step_item it, const int32_t *ids, size_t n,
                               size_t first, nw_logits_fn on_logits, void *ctx, nw_error *err)
 {
-    for (size_t pos = 0; pos < n; pos += it.n_tokens) {
+    /* what is not asked for may stand in pages of a text that began alike */
+    for (size_t pos = nw_session_attach(it.session, ids, (uint32_t)first + 1); pos < n;
+         pos += it.n_tokens) {
         const bool silent = pos < first; /* positions before `first`: no logits, larger chunks */
         const size_t end = silent ? first : n;
         const size_t most = silent ? e->facts.max_step_tokens : e->score_rows;

@@ -100,6 +100,7 @@ static void plan_item(nw_engine *e, const nw_step_item *it)
         w->row_out[w->n_rows++] = it->logits + (size_t)r * e->config->n_vocab;
     }
     w->n_tokens += it->n_tokens;
+    nw_session_own_tail(s);
     for (uint32_t need = nw_session_pages_needed(s, s->len + it->n_tokens); need > 0; need--) {
         s->pages[s->n_pages++] = nw_kv_take(&e->kv);
     }
@@ -133,7 +134,7 @@ nw_status nw_engine_step(nw_engine *e, const nw_step_item *items, size_t n_items
     }
     nw_forward(e);
     for (size_t i = 0; i < n_items; i++) {
-        items[i].session->len += items[i].n_tokens;
+        nw_session_grow(items[i].session, items[i].tokens, items[i].n_tokens);
     }
     return NW_OK;
 }

@@ -34,6 +34,8 @@ static void put_scheduler(nw_buf *b, nw_server *s)
     put(b, "counter", "preemptions_total", "Times a request gave its pages back.", st.preempted);
     put(b, "counter", "steps_total", "Steps of the engine.", st.steps);
     put(b, "counter", "prompt_tokens_total", "Prompt tokens read.", st.prompt_tokens);
+    put(b, "counter", "shared_tokens_total", "Prompt tokens found in shared pages, not computed.",
+        st.shared_tokens);
     put(b, "counter", "output_tokens_total", "Tokens generated.", st.output_tokens);
     (void)nw_buf_printf(b,
                         "# HELP narrow_busy_seconds_total Time inside steps and sampling.\n"
