@@ -97,13 +97,14 @@ static inline void gb_zeros(nw_buf *b, size_t n)
 
 /* ---- a tiny llama: 1 layer, d_model 8, 2 heads of 4, 1 key-value head, d_ff 16, 5 tokens ---- */
 typedef struct {
-    const char *drop;  /* tensor left out; NULL: none */
-    const char *key;   /* key to replace ... */
-    uint32_t value;    /* ... by this u32 */
-    bool extra_layer;  /* a tensor blk.1.attn_q.weight although block_count is 1 */
-    const char *extra; /* another tensor of 8 values; NULL: none */
-    uint64_t q_rows;   /* rows of blk.0.attn_q.weight; 0: 8 */
-    size_t cut;        /* bytes missing at the end */
+    const char *drop;    /* tensor left out; NULL: none */
+    const char *key;     /* key to replace ... */
+    uint32_t value;      /* ... by this u32 */
+    bool extra_layer;    /* a tensor blk.1.attn_q.weight although block_count is 1 */
+    const char *extra;   /* another tensor; NULL: none */
+    uint64_t extra_cols; /* its values; 0: 8 */
+    uint64_t q_rows;     /* rows of blk.0.attn_q.weight; 0: 8 */
+    size_t cut;          /* bytes missing at the end */
 } gb_tiny;
 
 typedef struct {
@@ -162,7 +163,7 @@ static inline void gb_tiny_llama(nw_buf *b, const gb_tiny *o)
         t[n++] = (gb_tiny_tensor){"blk.1.attn_q.weight", 8, 8};
     }
     if (o->extra != NULL) {
-        t[n++] = (gb_tiny_tensor){o->extra, 8, 0};
+        t[n++] = (gb_tiny_tensor){o->extra, o->extra_cols > 0 ? o->extra_cols : 8, 0};
     }
     gb_head(b, 3, n, 8);
     gb_tiny_keys(b, o);

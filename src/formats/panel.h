@@ -154,7 +154,8 @@ void nw_panel_codes_row(nw_panel_type type, const uint8_t *tensor, uint32_t n_co
                         int8_t *codes, float *scales, uint8_t *zeros);
 void nw_panel_mins_row(nw_panel_type type, const uint8_t *tensor, uint32_t n_cols, uint32_t row,
                        float *mins);
-/* The tensor scale of a panel; 1 for every type but nvfp4. */
+/* The tensor scale of a panel; 1 for every type but nvfp4, which alone can be given another. */
 float nw_panel_tensor_scale(nw_panel_type type, const uint8_t *panel);
+void nw_panel_set_tensor_scale(nw_panel_type type, uint8_t *panel, float scale);
 
 #endif

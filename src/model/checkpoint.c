@@ -8,6 +8,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,12 +183,15 @@ static const char *plain_name(const char *name, char buf[NAME_BYTES])
     return name;
 }
 
-/* Tensors that text generation does without: tables derived from the config, other modalities. */
+/* Tensors that text generation does without: tables derived from the config, other modalities, scales
+ * of four-bit activations. */
 static bool may_ignore(const nw_checkpoint *c, const char *name)
 {
     static const char *const prefixes[] = {"vision_tower.", "multi_modal_projector.",
                                            "model.vision_tower.", "model.multi_modal_projector."};
-    bool known = strcmp(name, "rope_freqs.weight") == 0 || ends_with(name, ".rotary_emb.inv_freq");
+    bool known = strcmp(name, "rope_freqs.weight") == 0 ||
+                 ends_with(name, ".rotary_emb.inv_freq") ||
+                 (c->kind == NW_CKPT_GGUF && ends_with(name, ".input_scale"));
 
     for (size_t i = 0; i < NW_COUNT(prefixes); i++) {
         known = known || (c->kind == NW_CKPT_HF && starts_with(name, prefixes[i]));
@@ -263,6 +267,7 @@ static nw_status fill_slot(nw_checkpoint *c, const source *s, nw_role role, int3
                           .format = s->format,
                           .n_rows = rows,
                           .n_cols = cols,
+                          .scale = 1,
                           .data = s->data,
                           .file = s->file};
     if (!nw_format_bytes(nw_format_get(s->format), cols, &t->row_bytes)) {
@@ -272,6 +277,44 @@ static nw_status fill_slot(nw_checkpoint *c, const source *s, nw_role role, int3
                        nw_name_show(s->name, strlen(s->name), shown, sizeof shown), cols);
     }
     set_conventions(c, t);
+    return NW_OK;
+}
+
+/* The tensor that "blk.0.attn_q.scale" belongs to, blk.0.attn_q.weight; NULL for another name. */
+static nw_ckpt_tensor *scaled_tensor(const nw_checkpoint *c, const char *name)
+{
+    const int stem = (int)(strlen(name) - strlen("scale"));
+    char weight[NAME_BYTES];
+    nw_role role = NW_ROLE_EMBED;
+    int32_t layer = -1;
+
+    if (c->kind != NW_CKPT_GGUF || !ends_with(name, ".scale")) {
+        return NULL;
+    }
+    (void)snprintf(weight, sizeof weight, "%.*sweight", stem, name);
+    return nw_arch_match(nw_arch_get(c->config.arch), NW_NAMING_GGUF, weight, &role, &layer) &&
+                   layer < (int32_t)c->config.n_layers
+               ? &c->slots[slot_index(role, layer)]
+               : NULL;
+}
+
+/* Once all tensors have their places. */
+static nw_status apply_scales(nw_checkpoint *c, nw_error *err)
+{
+    for (size_t i = 0; i < n_sources(c); i++) {
+        const source s = get_source(c, i);
+        nw_ckpt_tensor *t = scaled_tensor(c, s.name);
+        if (t == NULL || t->name == NULL) {
+            continue;
+        }
+        if (s.format == NW_FMT_F32 && s.n_dims == 1 && s.dims[0] == 1) {
+            nw_format_get(NW_FMT_F32)->decode(s.data, &t->scale, 1);
+        }
+        if (s.format != NW_FMT_F32 || s.n_dims != 1 || s.dims[0] != 1 || !isfinite(t->scale)) {
+            return nw_fail(err, NW_E_FORMAT, "%s: tensor '%s' is not one finite F32 number",
+                           nw_checkpoint_file(c, s.file), s.name);
+        }
+    }
     return NW_OK;
 }
 
@@ -291,6 +334,9 @@ static nw_status place(nw_checkpoint *c, const source *s, nw_error *err)
                            nw_checkpoint_file(c, s->file), name);
         }
         return fill_slot(c, s, role, layer, err);
+    }
+    if (!known && scaled_tensor(c, name) != NULL) {
+        return NW_OK;
     }
     if (!known && !may_ignore(c, name) && !beyond_layers(c, name)) {
         return nw_fail(err, NW_E_UNSUPPORTED, "%s: tensor '%s' has no place in architecture %s",
@@ -416,6 +462,9 @@ static nw_status build(nw_checkpoint *c, nw_error *err)
     }
     if (st == NW_OK) {
         st = check_complete(c, err);
+    }
+    if (st == NW_OK) {
+        st = apply_scales(c, err);
     }
     if (st == NW_OK) {
         warn_unused(c);

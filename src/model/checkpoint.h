@@ -57,6 +57,7 @@ typedef struct {
     uint32_t
         pair_half; /* > 0: rows are interleaved RoPE pairs within heads of 2 * pair_half rows */
     float offset;  /* added to each decoded value: -1 for gemma norms in GGUF */
+    float scale;   /* each decoded value is multiplied by it; 1, but for NVFP4 in GGUF */
 } nw_ckpt_tensor;
 
 typedef struct nw_checkpoint nw_checkpoint;
@@ -86,10 +87,11 @@ size_t nw_checkpoint_n_ignored(const nw_checkpoint *c); /* tensors of the file l
 NW_MUST_USE nw_status nw_checkpoint_read_f32(const nw_checkpoint *c, const nw_ckpt_tensor *t,
                                              uint32_t row0, uint32_t n_rows, float *dst,
                                              nw_error *err);
-/* The bytes of one row (HF order) in t->format: t->row_bytes of them, unaligned. NULL when stored
- * values are not HF's (offset != 0). */
+/* The bytes of one row (HF order) in t->format: t->row_bytes of them, unaligned; values are t->scale
+ * times what they decode to. NULL when stored values are not HF's (offset != 0). */
 const uint8_t *nw_checkpoint_row(const nw_ckpt_tensor *t, uint32_t row);
-/* Rows copied one after the other, t->row_bytes each. NW_E_UNSUPPORTED when offset != 0. */
+/* Rows copied one after the other, t->row_bytes each. NW_E_UNSUPPORTED when offset != 0 or
+ * scale != 1. */
 NW_MUST_USE nw_status nw_checkpoint_read_raw(const nw_checkpoint *c, const nw_ckpt_tensor *t,
                                              uint32_t row0, uint32_t n_rows, uint8_t *dst,
                                              nw_error *err);

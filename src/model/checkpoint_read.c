@@ -57,6 +57,9 @@ nw_status nw_checkpoint_read_f32(const nw_checkpoint *c, const nw_ckpt_tensor *t
     }
     for (uint32_t i = 0; i < n_rows; i++, dst += t->n_cols) {
         f->decode(row_bytes(t, row0 + i), dst, t->n_cols / f->block_elems);
+        for (uint32_t k = 0; t->scale != 1 && k < t->n_cols; k++) {
+            dst[k] *= t->scale;
+        }
         for (uint32_t k = 0; t->offset != 0 && k < t->n_cols; k++) {
             dst[k] += t->offset;
         }
@@ -76,6 +79,11 @@ nw_status nw_checkpoint_read_raw(const nw_checkpoint *c, const nw_ckpt_tensor *t
         return nw_fail(err, NW_E_UNSUPPORTED,
                        "%s: tensor '%s': the stored values differ from the model's by %g",
                        nw_checkpoint_path(c), t->name, (double)-t->offset);
+    }
+    if (t->scale != 1) {
+        return nw_fail(err, NW_E_UNSUPPORTED,
+                       "%s: tensor '%s': the model's values are %g times the stored ones",
+                       nw_checkpoint_path(c), t->name, (double)t->scale);
     }
     for (uint32_t i = 0; i < n_rows; i++) {
         memcpy(dst + (size_t)i * t->row_bytes, row_bytes(t, row0 + i), t->row_bytes);

@@ -236,6 +236,14 @@ static struct row {
      {.extra = "blk.0.attn_q.bias"},
      NW_E_UNSUPPORTED,
      "tensor 'blk.0.attn_q.bias' has no place in architecture llama"},
+    {"a_scale_of_eight_numbers",
+     {.extra = "blk.0.attn_q.scale"},
+     NW_E_FORMAT,
+     "tensor 'blk.0.attn_q.scale' is not one finite F32 number"},
+    {"a_scale_of_nothing",
+     {.extra = "blk.0.attn_x.scale", .extra_cols = 1},
+     NW_E_UNSUPPORTED,
+     "tensor 'blk.0.attn_x.scale' has no place in architecture llama"},
     {"heads_of_zero",
      {.key = "llama.attention.head_count", .value = 0},
      NW_E_RANGE,
@@ -271,6 +279,34 @@ static void tensors_past_the_last_layer_are_left_out(void **state)
     assert_int_equal(open_tiny(&(gb_tiny){.extra_layer = true}, &c, &err), NW_OK);
     assert_int_equal(nw_checkpoint_n_ignored(c), 1);
     assert_int_equal(nw_checkpoint_n_tensors(c), GB_TINY_TENSORS);
+    nw_checkpoint_close(c);
+}
+
+/* GGUF's NVFP4 keeps a scale for a whole tensor beside it, and one of its activations. */
+static void a_scale_beside_a_tensor_multiplies_it(void **state)
+{
+    nw_checkpoint *c = NULL;
+    nw_error err = {0};
+    float v[MAX_VALUES];
+    uint8_t raw[64];
+
+    (void)state;
+    assert_int_equal(
+        open_tiny(&(gb_tiny){.extra = "blk.0.attn_v.scale", .extra_cols = 1}, &c, &err), NW_OK);
+    const nw_ckpt_tensor *t = nw_checkpoint_find(c, NW_ROLE_V, 0);
+    assert_true(t->scale == 11); /* the twelfth tensor's first value */
+    assert_true(nw_checkpoint_find(c, NW_ROLE_K, 0)->scale == 1);
+    values(c, NW_ROLE_V, 0, v);
+    assert_true(v[3] == 11 * (5 + 3.0F / 1024));
+    assert_int_equal(nw_checkpoint_read_raw(c, t, 0, 1, raw, &err), NW_E_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "are 11 times the stored ones"));
+    assert_int_equal(nw_checkpoint_n_ignored(c), 0);
+    nw_checkpoint_close(c);
+    c = NULL;
+    assert_int_equal(
+        open_tiny(&(gb_tiny){.extra = "blk.0.attn_v.input_scale", .extra_cols = 1}, &c, &err),
+        NW_OK);
+    assert_int_equal(nw_checkpoint_n_ignored(c), 1);
     nw_checkpoint_close(c);
 }
 
@@ -367,6 +403,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gguf_gives_config_names_and_values),
         cmocka_unit_test(gguf_llama_rows_of_q_and_k_are_put_back),
+        cmocka_unit_test(a_scale_beside_a_tensor_multiplies_it),
         cmocka_unit_test(three_kinds_of_files_give_one_model),
         cmocka_unit_test(tensors_past_the_last_layer_are_left_out),
         cmocka_unit_test(output_weight_unties_the_head),

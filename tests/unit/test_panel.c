@@ -401,6 +401,15 @@ static void codes_come_back(void **state)
     }
     assert_true(nw_panel_tensor_scale(type, c->panel) ==
                 (type.kind == NW_PANEL_NVFP4 ? TENSOR_SCALE : 1));
+    if (type.kind == NW_PANEL_NVFP4) {
+        float was = 0;
+        float now = 0;
+        nw_panel_set_tensor_scale(type, c->panel, 1);
+        nw_panel_unpack_span(type, c->panel, s->n_cols, 0, 3, 1, &was);
+        nw_panel_set_tensor_scale(type, c->panel, -0.5F);
+        nw_panel_unpack_span(type, c->panel, s->n_cols, 0, 3, 1, &now);
+        assert_true(now == -0.5F * was);
+    }
     free(c);
 }
 
