@@ -6,13 +6,14 @@
 #include "base/buf.h"
 #include "engine/state.h"
 
-static const char *const act_names[NW_ACT_KINDS] = {"f32", "bf16", "int8"};
+static const char *const act_names[NW_ACT_KINDS] = {"f32", "bf16", "int8", "int16"};
 
-/* A8 means int8 activations for every int8 and int4 matrix: a tier that has no such kernel shows as
- * intended int8, used bf16 or f32. Matrices kept in BF16 or F32 never have int8 activations. */
+/* A8 means int8 activations for every matrix of small integers or FP4: a tier that has no such kernel
+ * shows as intended int8, used bf16 or f32. Others never have int8 activations. */
 static nw_act_kind act_of(const nw_engine *e, nw_panel_type type, bool intended)
 {
-    const bool coded = type.kind == NW_PANEL_INT8 || type.kind == NW_PANEL_INT4;
+    const bool coded = type.kind == NW_PANEL_INT8 || type.kind == NW_PANEL_INT4 ||
+                       type.kind == NW_PANEL_NVFP4 || type.kind == NW_PANEL_MXFP4;
     return intended && e->a8 && coded ? NW_ACT_INT8 : e->kernels->act_kind(type, e->a8);
 }
 

@@ -49,6 +49,8 @@ static double peak_of(const nw_engine *e, const nw_ledger_row *r, const nw_roofs
     switch (e->kernels->act_kind(w->type, e->a8)) {
     case NW_ACT_INT8:
         return roofs->int8_macs_s;
+    case NW_ACT_INT16: /* two products of bytes each */
+        return roofs->int8_macs_s / 2;
     case NW_ACT_BF16:
         return roofs->bf16_macs_s;
     case NW_ACT_F32:

@@ -12,8 +12,6 @@
 #include "kernels/kernels.h"
 #include "model/tokenizer.h"
 
-#define NW_ACT_KINDS 3u /* nw_act_kind values */
-
 /* Panels of one work item of a linear: 64 rows, the widest tile of any kernel. */
 #define NW_ITEM_PANELS 4u
 #define NW_ITEM_ROWS   (NW_ITEM_PANELS * NW_PANEL_ROWS)

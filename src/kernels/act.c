@@ -10,11 +10,24 @@
 
 size_t nw_act_stride(nw_act_kind kind, uint32_t n_cols)
 {
-    static const size_t width[] = {[NW_ACT_F32] = 4, [NW_ACT_BF16] = 2, [NW_ACT_INT8] = 1};
-    const size_t head = kind == NW_ACT_INT8 ? nw_act_codes_at(n_cols) : 0;
-    const size_t lines = (head + (size_t)nw_act_cols(n_cols) * width[kind] + 63) / 64;
+    const size_t cols = nw_act_cols(n_cols);
+    size_t bytes = 0;
 
-    return (lines | 1) * 64;
+    switch (kind) {
+    case NW_ACT_F32:
+        bytes = cols * sizeof(float);
+        break;
+    case NW_ACT_BF16:
+        bytes = nw_act_sums_at(kind, n_cols) + cols / NW_ACT_SUM_COLS * sizeof(float);
+        break;
+    case NW_ACT_INT8:
+        bytes = nw_act_codes_at(kind, n_cols) + cols;
+        break;
+    case NW_ACT_INT16:
+        bytes = nw_act_codes_at(kind, n_cols) + 2 * cols;
+        break;
+    }
+    return ((bytes + 63) / 64 | 1) * 64;
 }
 
 size_t nw_act_bytes(nw_act_kind kind, uint32_t n_tokens, uint32_t n_cols)
@@ -27,7 +40,7 @@ size_t nw_act_bytes(nw_act_kind kind, uint32_t n_tokens, uint32_t n_cols)
     return n;
 }
 
-float nw_int8_scale(const float *x, uint32_t n, float *inv)
+float nw_code_scale(const float *x, uint32_t n, float most, float *inv)
 {
     uint32_t top = 0; /* by bits: a NaN or Inf is larger than any number and poisons the scale */
 
@@ -43,27 +56,83 @@ float nw_int8_scale(const float *x, uint32_t n, float *inv)
     if (amax < NW_ACT_TINY) {
         return 0;
     }
-    *inv = 127.0F / amax;
-    return amax / 127.0F;
+    *inv = most / amax;
+    return amax / most;
 }
 
 static void pack_int8(const float *x, uint32_t n_cols, uint8_t *row)
 {
-    int8_t *codes = (int8_t *)row + nw_act_codes_at(n_cols);
+    uint8_t *sums = row + nw_act_sums_at(NW_ACT_INT8, n_cols);
+    int8_t *codes = (int8_t *)row + nw_act_codes_at(NW_ACT_INT8, n_cols);
     nw_act_head head = {0};
     float inv = 0;
 
-    head.scale = nw_int8_scale(x, n_cols, &inv);
-    for (uint32_t c0 = 0; c0 < n_cols; c0 += NW_ACT_SUM_COLS) {
+    head.scale = nw_code_scale(x, n_cols, NW_INT8_MOST, &inv);
+    for (uint32_t c0 = 0; c0 < n_cols; c0 += NW_ACT_SUM_COLS, sums += sizeof(int32_t)) {
         int32_t sum = 0;
         for (uint32_t c = c0; c < n_cols && c < c0 + NW_ACT_SUM_COLS; c++) {
-            codes[c] = (int8_t)nw_int8_code(x[c], inv);
+            codes[c] = (int8_t)nw_code(x[c], inv);
             sum += codes[c];
         }
-        memcpy(row + NW_ACT_SUMS_AT + c0 / NW_ACT_SUM_COLS * sizeof sum, &sum, sizeof sum);
+        memcpy(sums, &sum, sizeof sum);
         head.sum += sum;
     }
     memcpy(row, &head, sizeof head);
+}
+
+static void pack_int16(const float *x, uint32_t n_cols, uint8_t *row)
+{
+    uint8_t *sums = row + nw_act_sums_at(NW_ACT_INT16, n_cols);
+    int8_t *high = (int8_t *)row + nw_act_codes_at(NW_ACT_INT16, n_cols);
+    int8_t *low = high + nw_act_cols(n_cols);
+    float inv = 0;
+
+    for (uint32_t c = 0; c < n_cols; c++) {
+        int32_t sum = 0;
+        if (c % NW_ACT_COLS == 0) {
+            const uint32_t n = n_cols - c < NW_ACT_COLS ? n_cols - c : NW_ACT_COLS;
+            const float scale = nw_code_scale(x + c, n, NW_INT16_MOST, &inv);
+            memcpy(row + c / NW_ACT_COLS * sizeof scale, &scale, sizeof scale);
+        }
+        const int32_t code = (int32_t)nw_code(x[c], inv);
+        low[c] = (int8_t)((code & 0xFF) - (code & 0x80) * 2);
+        high[c] = (int8_t)((code - low[c]) / 256);
+        memcpy(&sum, sums + c / NW_ACT_SUM_COLS * sizeof sum, sizeof sum);
+        sum += code;
+        memcpy(sums + c / NW_ACT_SUM_COLS * sizeof sum, &sum, sizeof sum);
+    }
+}
+
+/* The sum of 16 values, halves added to halves: the order of a vector reduction. */
+static float sum16(const float x[16])
+{
+    float h[8];
+
+    for (unsigned i = 0; i < 8; i++) {
+        h[i] = x[i] + x[i + 8];
+    }
+    for (unsigned n = 4; n > 0; n /= 2) {
+        for (unsigned i = 0; i < n; i++) {
+            h[i] += h[i + n];
+        }
+    }
+    return h[0];
+}
+
+static void pack_bf16(const float *x, uint32_t n_cols, uint8_t *row)
+{
+    uint8_t *sums = row + nw_act_sums_at(NW_ACT_BF16, n_cols);
+
+    for (uint32_t c0 = 0; c0 < n_cols; c0 += NW_ACT_SUM_COLS, sums += sizeof(float)) {
+        float part[NW_ACT_SUM_COLS] = {0};
+        for (uint32_t c = c0; c < n_cols && c < c0 + NW_ACT_SUM_COLS; c++) {
+            const uint16_t h = nw_bf16_from_f32(x[c]);
+            memcpy(row + c * sizeof h, &h, sizeof h);
+            part[c - c0] = nw_bf16_to_f32(h);
+        }
+        const float sum = sum16(part);
+        memcpy(sums, &sum, sizeof sum);
+    }
 }
 
 void nw_act_pack_plain(nw_act_kind kind, const float *x, size_t ldx, uint32_t t0, uint32_t t1,
@@ -80,13 +149,13 @@ void nw_act_pack_plain(nw_act_kind kind, const float *x, size_t ldx, uint32_t t0
             memcpy(row, src, n_cols * sizeof *src);
             break;
         case NW_ACT_BF16:
-            for (uint32_t c = 0; c < n_cols; c++) {
-                const uint16_t h = nw_bf16_from_f32(src[c]);
-                memcpy(row + c * sizeof h, &h, sizeof h);
-            }
+            pack_bf16(src, n_cols, row);
             break;
         case NW_ACT_INT8:
             pack_int8(src, n_cols, row);
+            break;
+        case NW_ACT_INT16:
+            pack_int16(src, n_cols, row);
             break;
         }
     }

@@ -26,6 +26,7 @@ static void tile_init(tile *t, const nw_attn *a, const nw_attn_ops *ops)
     *t = (tile){.a = a, .ops = ops};
     t->q_kind = ops->tier->act_kind(nw_kv_panel(a->kv.k), false);
     t->p_kind = ops->tier->act_kind(nw_kv_panel(a->kv.v), false);
+    t->p_kind = t->p_kind == NW_ACT_INT16 ? NW_ACT_BF16 : t->p_kind; /* what softmax packs */
     t->q_stride = nw_act_stride(t->q_kind, a->kv.d_head);
     t->p_stride = nw_act_stride(t->p_kind, NW_KV_PAGE);
     t->o_stride = (a->kv.d_head + 15U) / 16U * 16U;

@@ -6,29 +6,22 @@
 #include <assert.h>
 
 #include "base/cpu.h"
+#include "kernels/group.h"
 #include "kernels/tiers.h"
-
-/* The layouts with a kernel of their own here; the others run as the reference does. */
-static bool is_fast(nw_panel_type type)
-{
-    return type.kind <= NW_PANEL_INT4 && !type.min &&
-           (type.kind != NW_PANEL_INT8 || type.group == 0);
-}
 
 static nw_act_kind act_kind(nw_panel_type type, bool a8)
 {
-    const bool has_a8 = type.kind == NW_PANEL_INT8 || type.kind == NW_PANEL_INT4;
-    return a8 && has_a8 ? NW_ACT_INT8 : NW_ACT_F32;
+    return a8 && nw_has_a8(type) ? NW_ACT_INT8 : NW_ACT_F32;
 }
 
 static void linear(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1, float *y,
                    size_t ldy)
 {
     assert(a->kind == act_kind(w->type, a->kind == NW_ACT_INT8));
-    if (!is_fast(w->type)) {
-        nw_kernels_ref.linear(w, a, panel0, panel1, y, ldy);
-    } else if (a->kind == NW_ACT_INT8) {
+    if (a->kind == NW_ACT_INT8) {
         nw_avx2_linear_a8(w, a, panel0, panel1, y, ldy);
+    } else if (nw_has_groups(w->type)) {
+        nw_avx2_linear_group(w, a, panel0, panel1, y, ldy);
     } else {
         nw_avx2_linear_f32(w, a, panel0, panel1, y, ldy);
     }

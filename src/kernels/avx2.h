@@ -39,9 +39,11 @@ NW_INLINE __m256i nw_load256(const uint8_t *p)
     return _mm256_loadu_si256((const __m256i *)(const void *)p);
 }
 
-/* linear for F32 activations (any panel) and INT8 activations (int8, int4). */
+/* linear for F32 activations, panels without and with groups, and for INT8 activations. */
 void nw_avx2_linear_f32(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
                         float *y, size_t ldy);
+void nw_avx2_linear_group(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
+                          float *y, size_t ldy);
 void nw_avx2_linear_a8(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
                        float *y, size_t ldy);
 

@@ -1,8 +1,12 @@
-/* linear with INT8 activations for INT8 and INT4 panels: exact int32 sums of a row's quads. vpmaddubsw
- * multiplies u8 by s8 and adds pairs in int16, saturating: int4 codes (15 * 127 * 2) are far from
- * that; int8 goes by magnitude, |w| * (a with w's sign), at most 128 * 127 * 2 = 32512.
+/* linear with INT8 activations: exact int32 sums of a row's quads. vpmaddubsw multiplies u8 by s8 and
+ * adds pairs in int16, saturating: codes of 4 bits (at most 24 * 127 * 2, E2M1 as 2 * value + 12) are
+ * far from that; int8 goes by magnitude, |w| * (a with w's sign), at most 128 * 127 * 2 = 32512. With
+ * groups f = sum * scale + f for each, then f = minimum * (sum of the codes) + f.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/avx2.h"
+#include "kernels/x86.h"
+
+typedef enum { BYTE, INT, FP, FP_SPLIT } codes;
 
 NW_INLINE __m256i spread4(const uint8_t *p)
 {
@@ -18,9 +22,11 @@ NW_INLINE __m256i dot4(__m256i c, __m256i w, __m256i a)
     return _mm256_add_epi32(c, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
 
-NW_INLINE __m256 row_scales(const uint8_t *panel, unsigned half)
+/* The same for stored bytes of int8 codes. */
+NW_INLINE __m256i dot4_bytes(__m256i c, __m256i stored, __m256i a)
 {
-    return _mm256_castsi256_ps(nw_load256(panel + (size_t)half * 32));
+    const __m256i w = _mm256_xor_si256(stored, _mm256_set1_epi8((char)0x80));
+    return dot4(c, _mm256_abs_epi8(w), _mm256_sign_epi8(a, w));
 }
 
 NW_INLINE float token_scale(const nw_tile *t, unsigned m)
@@ -30,13 +36,12 @@ NW_INLINE float token_scale(const nw_tile *t, unsigned m)
     return head.scale;
 }
 
-/* ---- INT8 ---- */
+/* ---- int8 with a scale a row ---- */
 
-NW_INLINE void int8_tile(const nw_tile *t, const unsigned nv, const unsigned mr)
+NW_INLINE void row_tile(const nw_tile *t, const unsigned nv, const unsigned mr)
 {
     const uint32_t quads = (t->n_cols + 3) / 4;
-    const size_t codes_at = nw_act_codes_at(t->n_cols);
-    const __m256i flip = _mm256_set1_epi8((char)0x80);
+    const size_t codes_at = nw_act_codes_at(NW_ACT_INT8, t->n_cols);
     __m256i c[12];
 
     NW_EACH(i, mr * nv * 2) {
@@ -45,16 +50,16 @@ NW_INLINE void int8_tile(const nw_tile *t, const unsigned nv, const unsigned mr)
     for (size_t j = 0; j < quads; j++) {
         NW_EACH(i, nv * 2) {
             const uint8_t *p = t->w + (i / 2) * t->w_stride + 64 + j * 64 + (size_t)(i % 2) * 32;
-            const __m256i w = _mm256_xor_si256(nw_load256(p), flip);
-            const __m256i size = _mm256_abs_epi8(w);
+            const __m256i w = nw_load256(p);
             NW_EACH(m, mr) {
                 const __m256i a = spread4(t->a + m * t->a_stride + codes_at + j * 4);
-                c[m * nv * 2 + i] = dot4(c[m * nv * 2 + i], size, _mm256_sign_epi8(a, w));
+                c[m * nv * 2 + i] = dot4_bytes(c[m * nv * 2 + i], w, a);
             }
         }
     }
     NW_EACH(i, nv * 2) {
-        const __m256 s = row_scales(t->w + (i / 2) * t->w_stride, i % 2);
+        const uint8_t *scales = t->w + (i / 2) * t->w_stride + (size_t)(i % 2) * 32;
+        const __m256 s = _mm256_castsi256_ps(nw_load256(scales));
         NW_EACH(m, mr) {
             const __m256 f = _mm256_mul_ps(_mm256_cvtepi32_ps(c[m * nv * 2 + i]), s);
             nw_store_half(t->y + m * t->ldy + (i / 2) * 16, nw_left_of(t, i / 2), i % 2,
@@ -63,157 +68,209 @@ NW_INLINE void int8_tile(const nw_tile *t, const unsigned nv, const unsigned mr)
     }
 }
 
-/* ---- INT4 ---- */
+/* ---- groups ---- */
 
-NW_INLINE int32_t group_sum(const uint8_t *row, uint32_t group, uint32_t g)
+/* A group of 8 rows. */
+typedef struct {
+    uint32_t steps, cols;
+    int32_t zero; /* to be taken from every code */
+    bool min;
+    const uint8_t *w;                    /* codes, of the half */
+    const uint8_t *a[NW_TILE_TOKENS];    /* codes */
+    const uint8_t *sums[NW_TILE_TOKENS]; /* partial sums of them */
+} place;
+
+NW_INLINE __m256i low_nibbles(const codes k, __m256i x)
 {
-    const uint32_t parts = group / NW_ACT_SUM_COLS;
-    const uint8_t *p = row + NW_ACT_SUMS_AT + (size_t)g * parts * sizeof(int32_t);
-    int32_t sum = 0;
-
-    for (uint32_t i = 0; i < parts; i++, p += sizeof sum) {
-        int32_t part;
-        memcpy(&part, p, sizeof part);
-        sum += part;
-    }
-    return sum;
+    const __m256i code = _mm256_and_si256(x, _mm256_set1_epi8(15));
+    const __m256i twice = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+    return k == INT ? code : _mm256_shuffle_epi8(twice, code);
 }
 
-/* One group of 8 rows: w at its scales, a at the tokens' codes of the group. */
-NW_INLINE void int4_group(const nw_tile *t, const uint8_t *w, const uint8_t *a, uint32_t g,
-                          const bool zp, unsigned half, __m256 *f, const unsigned mr)
+/* Sums of the low nibbles (or bytes) in c, of the high ones in d, which may be c. */
+NW_INLINE void add_steps(const place *p, const codes k, __m256i *c, __m256i *d, const unsigned mr)
 {
-    const uint32_t quads = t->type.group / 8;
-    const uint8_t *codes = w + (zp ? 48 : 32) + (size_t)half * 32;
-    const __m256i nibble = _mm256_set1_epi8(15);
-    const __m256 s =
-        _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(w + (size_t)half * 16)));
-    __m256i zero = _mm256_set1_epi32(8);
-    __m256i c[NW_TILE_TOKENS];
-
-    if (zp) {
-        const uint8_t *z = w + 32 + (size_t)half * 8;
-        zero = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)z));
+    for (size_t j = 0; j < p->steps; j++) {
+        const __m256i x = nw_load256(p->w + j * 64);
+        if (k == BYTE) {
+            NW_EACH(m, mr) {
+                c[m] = dot4_bytes(c[m], x, spread4(p->a[m] + j * 4));
+            }
+        } else {
+            const __m256i low = low_nibbles(k, x);
+            const __m256i high = low_nibbles(k, _mm256_srli_epi16(x, 4));
+            NW_EACH(m, mr) {
+                c[m] = dot4(c[m], low, spread4(p->a[m] + j * 4));
+                d[m] = dot4(d[m], high, spread4(p->a[m] + (p->steps + j) * 4));
+            }
+        }
     }
+}
+
+/* f += (c - zero * sum) * s. */
+NW_INLINE __m256 scaled(__m256 f, __m256i c, int32_t zero, int32_t sum, __m256 s)
+{
+    const __m256i x = _mm256_sub_epi32(c, _mm256_set1_epi32(zero * sum));
+    return _mm256_fmadd_ps(_mm256_cvtepi32_ps(x), s, f);
+}
+
+NW_INLINE void add_group(const place *p, const codes k, const nw_chunk *chunk, uint32_t i,
+                         unsigned half, __m256 *f, const unsigned mr)
+{
+    const uint32_t n = k == FP_SPLIT ? 2 : 1;
+    const uint32_t parts = p->cols / NW_ACT_SUM_COLS;
+    const float *s = chunk->scale[(size_t)i * n] + (size_t)half * 8;
+    __m256i c[NW_TILE_TOKENS];
+    __m256i d[NW_TILE_TOKENS];
+
     NW_EACH(m, mr) {
         c[m] = _mm256_setzero_si256();
+        d[m] = c[m];
     }
-    for (size_t j = 0; j < quads; j++) {
-        const __m256i x = nw_load256(codes + j * 64);
-        const __m256i low = _mm256_and_si256(x, nibble);
-        const __m256i high = _mm256_and_si256(_mm256_srli_epi16(x, 4), nibble);
-        NW_EACH(m, mr) {
-            const uint8_t *at = a + m * t->a_stride + j * 4;
-            c[m] = dot4(c[m], low, spread4(at));
-            c[m] = dot4(c[m], high, spread4(at + (size_t)quads * 4));
-        }
-    }
+    add_steps(p, k, c, k == FP_SPLIT ? d : c, mr);
     NW_EACH(m, mr) {
-        const int32_t sum = group_sum(t->a + m * t->a_stride, t->type.group, g);
-        const __m256i off = _mm256_mullo_epi32(zero, _mm256_set1_epi32(sum));
-        f[m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(_mm256_sub_epi32(c[m], off)), s, f[m]);
+        const int32_t sum = nw_act_sum_i32(p->sums[m], parts / n);
+        f[m] = scaled(f[m], c[m], p->zero, sum, _mm256_load_ps(s));
+        if (k == FP_SPLIT) {
+            f[m] = scaled(f[m], d[m], p->zero, nw_act_sum_i32(p->sums[m] + sizeof sum, 1),
+                          _mm256_load_ps(s + NW_PANEL_ROWS));
+        }
+        if (p->min) {
+            f[m] = _mm256_fmadd_ps(_mm256_load_ps(chunk->min[i] + (size_t)half * 8),
+                                   _mm256_set1_ps((float)sum), f[m]);
+        }
     }
 }
 
-NW_INLINE void int4_tile(const nw_tile *t, const bool zp, const unsigned mr)
+NW_INLINE void group_half(const nw_tile *t, const nw_groups *g, const codes k, unsigned half,
+                          const unsigned mr)
 {
-    const uint32_t group = t->type.group;
-    const uint32_t n_groups = (t->n_cols + group - 1) / group;
-    const size_t bytes = (zp ? 48 : 32) + group * 8U;
-    const uint8_t *codes = t->a + nw_act_codes_at(t->n_cols);
+    place p = {.steps = g->steps,
+               .cols = g->cols,
+               .zero = k == FP || k == FP_SPLIT ? 12
+                       : k == BYTE              ? 0
+                                                : g->zero,
+               .min = g->min,
+               .w = t->w + g->first + g->codes_at + (size_t)half * 32};
+    const float unit =
+        (k == FP || k == FP_SPLIT ? 0.5F : 1.0F) * nw_panel_tensor_scale(t->type, t->w);
+    nw_chunk chunk;
+    __m256 f[NW_TILE_TOKENS];
 
-    NW_EACH(half, 2) {
-        __m256 f[NW_TILE_TOKENS];
+    NW_EACH(m, mr) {
+        f[m] = _mm256_setzero_ps();
+        p.a[m] = t->a + m * t->a_stride + nw_act_codes_at(NW_ACT_INT8, t->n_cols);
+        p.sums[m] = t->a + m * t->a_stride + nw_act_sums_at(NW_ACT_INT8, t->n_cols);
+    }
+    for (uint32_t i = 0; i < g->n_groups; i++) {
+        if (i % NW_CHUNK == 0) {
+            const uint32_t n = g->n_groups - i < NW_CHUNK ? g->n_groups - i : NW_CHUNK;
+            nw_x86_scales(t->type, g, t->w, i, n, &chunk);
+        }
+        add_group(&p, k, &chunk, i % NW_CHUNK, half, f, mr);
+        p.w += (size_t)p.steps * 64 + ((i + 1) % g->per_block == 0 ? g->codes_at : 0);
         NW_EACH(m, mr) {
-            f[m] = _mm256_setzero_ps();
+            p.a[m] += p.cols;
+            p.sums[m] += p.cols / NW_ACT_SUM_COLS * sizeof(int32_t);
         }
-        for (uint32_t g = 0; g < n_groups; g++) {
-            int4_group(t, t->w + g * bytes, codes + (size_t)g * group, g, zp, half, f, mr);
-        }
-        NW_EACH(m, mr) {
-            nw_store_half(t->y + m * t->ldy, t->n_rows, half,
-                          _mm256_mul_ps(f[m], _mm256_set1_ps(token_scale(t, m))));
-        }
+    }
+    NW_EACH(m, mr) {
+        const __m256 x = _mm256_mul_ps(f[m], _mm256_set1_ps(unit));
+        nw_store_half(t->y + m * t->ldy, t->n_rows, half,
+                      _mm256_mul_ps(x, _mm256_set1_ps(token_scale(t, m))));
     }
 }
 
 /* ---- tiles ---- */
 
-static void int8_1(const nw_tile *t, unsigned mr)
+NW_INLINE void group_tile(const nw_tile *t, const codes k, const unsigned mr)
+{
+    const nw_groups g = nw_groups_of(t->type, t->n_cols);
+
+    group_half(t, &g, k, 0, mr);
+    group_half(t, &g, k, 1, mr);
+}
+
+NW_INLINE void group_tiles(const nw_tile *t, const codes k, unsigned mr)
 {
     switch (mr) {
     case 1:
-        int8_tile(t, 1, 1);
+        group_tile(t, k, 1);
         return;
     case 2:
-        int8_tile(t, 1, 2);
+        group_tile(t, k, 2);
         return;
     case 3:
-        int8_tile(t, 1, 3);
-        return;
-    case 4:
-        int8_tile(t, 1, 4);
-        return;
-    case 5:
-        int8_tile(t, 1, 5);
+        group_tile(t, k, 3);
         return;
     default:
-        int8_tile(t, 1, 6);
+        group_tile(t, k, 4);
         return;
     }
 }
 
-static void int8_4(const nw_tile *t, unsigned mr)
+static void row(const nw_tile *t, unsigned mr)
 {
-    (void)mr;
-    int8_tile(t, 4, 1);
-}
-
-NW_INLINE void int4_tiles(const nw_tile *t, const bool zp, unsigned mr)
-{
+    if (t->n_panels == 4) {
+        row_tile(t, 4, 1);
+        return;
+    }
     switch (mr) {
     case 1:
-        int4_tile(t, zp, 1);
+        row_tile(t, 1, 1);
         return;
     case 2:
-        int4_tile(t, zp, 2);
+        row_tile(t, 1, 2);
         return;
     case 3:
-        int4_tile(t, zp, 3);
+        row_tile(t, 1, 3);
         return;
     case 4:
-        int4_tile(t, zp, 4);
+        row_tile(t, 1, 4);
         return;
     case 5:
-        int4_tile(t, zp, 5);
+        row_tile(t, 1, 5);
         return;
     default:
-        int4_tile(t, zp, 6);
+        row_tile(t, 1, 6);
         return;
     }
 }
 
-static void int4_1(const nw_tile *t, unsigned mr)
+static void bytes(const nw_tile *t, unsigned mr)
 {
-    int4_tiles(t, false, mr);
+    group_tiles(t, BYTE, mr);
 }
 
-static void int4_zp_1(const nw_tile *t, unsigned mr)
+static void int4(const nw_tile *t, unsigned mr)
 {
-    int4_tiles(t, true, mr);
+    group_tiles(t, INT, mr);
+}
+
+static void mxfp4(const nw_tile *t, unsigned mr)
+{
+    group_tiles(t, FP, mr);
+}
+
+static void nvfp4(const nw_tile *t, unsigned mr)
+{
+    group_tiles(t, FP_SPLIT, mr);
 }
 
 void nw_avx2_linear_a8(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
                        float *y, size_t ldy)
 {
-    static const nw_tile_width int8[] = {{4, 1, int8_4}, {1, 6, int8_1}};
-    static const nw_tile_width int4[] = {{1, 4, int4_1}};
-    static const nw_tile_width int4_zp[] = {{1, 4, int4_zp_1}};
-    const nw_tile_width *k = w->type.zero_point ? int4_zp : int4;
+    static const nw_tile_width rows[] = {{4, 1, row}, {1, 6, row}};
+    static const nw_tile_width groups[NW_PANEL_KINDS] = {[NW_PANEL_INT8] = {1, 4, bytes},
+                                                         [NW_PANEL_INT4] = {1, 4, int4},
+                                                         [NW_PANEL_MXFP4] = {1, 4, mxfp4},
+                                                         [NW_PANEL_NVFP4] = {1, 4, nvfp4}};
+    const nw_tile_width *k = &groups[w->type.kind];
 
-    if (w->type.kind == NW_PANEL_INT8) {
-        nw_linear_tiled(w, a, panel0, panel1, y, ldy, int8, int8 + 1);
-    } else {
+    if (nw_has_groups(w->type)) {
         nw_linear_tiled(w, a, panel0, panel1, y, ldy, k, k);
+    } else {
+        nw_linear_tiled(w, a, panel0, panel1, y, ldy, rows, rows + 1);
     }
 }

@@ -1,62 +1,46 @@
-/* The table of the AVX-512 tier: BF16 activations for BF16, INT8 and INT4 weights, INT8 activations
- * where asked for, F32 for F32 weights.
+/* The table of the AVX-512 tier. Codes of 4 or 8 bits that stand for small integers (FP4 doubled) take
+ * activations of 16 bits, or of 8 where asked for; bf16, bf16-12 and fp8 take BF16, f32 F32.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <assert.h>
-
 #include "base/cpu.h"
 #include "kernels/avx512_ops.h"
+#include "kernels/group.h"
 #include "kernels/tiers.h"
-
-/* The layouts with a kernel of their own here; the others run as the reference does. */
-static bool is_fast(nw_panel_type type)
-{
-    return type.kind <= NW_PANEL_INT4 && !type.min &&
-           (type.kind != NW_PANEL_INT8 || type.group == 0);
-}
 
 static nw_act_kind act_kind(nw_panel_type type, bool a8)
 {
-    const bool has_a8 = type.kind == NW_PANEL_INT8 || type.kind == NW_PANEL_INT4;
-    if (!is_fast(type)) {
-        return nw_kernels_ref.act_kind(type, a8);
-    }
     if (type.kind == NW_PANEL_F32) {
         return NW_ACT_F32;
     }
-    return a8 && has_a8 ? NW_ACT_INT8 : NW_ACT_BF16;
+    return !nw_has_a8(type) ? NW_ACT_BF16 : a8 ? NW_ACT_INT8 : NW_ACT_INT16;
+}
+
+/* Both give a token the same bits; past one tile of tokens it pays to widen the weights once. */
+static nw_avx512_linear *row_a16(uint32_t n_tokens)
+{
+    return n_tokens > NW_TILE_TOKENS ? nw_avx512_linear_expanded : nw_avx512_linear_row_a16;
+}
+
+static nw_avx512_linear *linear_of(nw_panel_type type, nw_act_kind act, uint32_t n_tokens)
+{
+    switch (act) {
+    case NW_ACT_F32:
+        return nw_avx512_linear_f32;
+    case NW_ACT_BF16:
+        return type.kind == NW_PANEL_BF16      ? nw_avx512_linear_bf16
+               : type.kind == NW_PANEL_BF16_12 ? nw_avx512_linear_expanded
+                                               : row_a16(n_tokens);
+    case NW_ACT_INT8:
+        return nw_has_groups(type) ? nw_avx512_linear_group_a8 : nw_avx512_linear_row_a8;
+    case NW_ACT_INT16:
+        break;
+    }
+    return nw_avx512_linear_int_a16;
 }
 
 static void linear(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1, float *y,
                    size_t ldy)
 {
-    const bool a8 = a->kind == NW_ACT_INT8;
-
-    assert(a->kind == act_kind(w->type, a8));
-    if (!is_fast(w->type)) {
-        nw_kernels_ref.linear(w, a, panel0, panel1, y, ldy);
-        return;
-    }
-    switch (w->type.kind) {
-    case NW_PANEL_F32:
-        nw_avx512_linear_f32(w, a, panel0, panel1, y, ldy);
-        return;
-    case NW_PANEL_BF16:
-        nw_avx512_linear_bf16(w, a, panel0, panel1, y, ldy);
-        return;
-    case NW_PANEL_INT8:
-        (a8 ? nw_avx512_linear_int8_a8 : nw_avx512_linear_int8_a16)(w, a, panel0, panel1, y, ldy);
-        return;
-    case NW_PANEL_INT4:
-        (a8 ? nw_avx512_linear_int4_a8 : nw_avx512_linear_int4_a16)(w, a, panel0, panel1, y, ldy);
-        return;
-    case NW_PANEL_FP8_E4M3:
-    case NW_PANEL_FP8_E5M2:
-    case NW_PANEL_NVFP4:
-    case NW_PANEL_MXFP4:
-    case NW_PANEL_BF16_12:
-    case NW_PANEL_KINDS:
-        break;
-    }
+    linear_of(w->type, a->kind, a->n_tokens)(w, a, panel0, panel1, y, ldy);
 }
 
 static void attend(const nw_attn *a)

@@ -49,21 +49,18 @@ NW_INLINE __m512i nw_pair_order(void)
         _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
 }
 
-/* The high and the low bytes of the BF16 of 16 integers |n| <= 256. */
-NW_INLINE void nw_bf16_bytes(__m512i n, __m128i *high, __m128i *low)
+/* Rows of one panel; `left` rows of the matrix begin here. */
+NW_INLINE __mmask16 nw_row_mask(uint32_t left)
 {
-    const __m512i bits = _mm512_castps_si512(_mm512_cvtepi32_ps(n));
-    *high = _mm512_cvtepi32_epi8(_mm512_srli_epi32(bits, 24));
-    *low = _mm512_cvtepi32_epi8(_mm512_srli_epi32(bits, 16));
+    return (__mmask16)(left >= NW_PANEL_ROWS ? 0xFFFFU : (1U << left) - 1);
 }
 
-/* Rows of one panel; `left` rows of the matrix begin here. */
 NW_INLINE void nw_store_rows(float *y, uint32_t left, __m512 x)
 {
     if (left >= NW_PANEL_ROWS) {
         _mm512_storeu_ps(y, x);
     } else {
-        _mm512_mask_storeu_ps(y, (__mmask16)((1U << left) - 1), x);
+        _mm512_mask_storeu_ps(y, nw_row_mask(left), x);
     }
 }
 
@@ -74,17 +71,17 @@ NW_INLINE uint32_t nw_rows_left(const nw_tile *t, unsigned panel)
 }
 
 /* The linear of each pair of weights and activations. */
-void nw_avx512_linear_bf16(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
-                           float *y, size_t ldy);
-void nw_avx512_linear_f32(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
-                          float *y, size_t ldy);
-void nw_avx512_linear_int8_a8(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
+typedef void nw_avx512_linear(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
                               float *y, size_t ldy);
-void nw_avx512_linear_int8_a16(const nw_weight *w, const nw_act *a, uint32_t panel0,
-                               uint32_t panel1, float *y, size_t ldy);
-void nw_avx512_linear_int4_a8(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
-                              float *y, size_t ldy);
-void nw_avx512_linear_int4_a16(const nw_weight *w, const nw_act *a, uint32_t panel0,
-                               uint32_t panel1, float *y, size_t ldy);
+nw_avx512_linear nw_avx512_linear_f32;
+nw_avx512_linear nw_avx512_linear_bf16;
+/* BF16 activations for what becomes BF16 panels without a scale inside a row (fp8, bf16-12): as it is
+ * read (up to NW_TILE_TOKENS tokens; not bf16-12), or expanded once for all tokens. */
+nw_avx512_linear nw_avx512_linear_row_a16;
+nw_avx512_linear nw_avx512_linear_expanded;
+/* INT8 and INT16 activations for integer and FP4 codes; int8 with a scale a row x INT8. */
+nw_avx512_linear nw_avx512_linear_group_a8;
+nw_avx512_linear nw_avx512_linear_int_a16;
+nw_avx512_linear nw_avx512_linear_row_a8;
 
 #endif

@@ -131,14 +131,19 @@ void nw_avx512_softcap(float *x, size_t n, float cap)
 
 static void pack_bf16(const float *x, uint32_t n, uint8_t *row)
 {
-    for (uint32_t i = 0; i < n; i += 16) {
+    uint8_t *sums = row + nw_act_sums_at(NW_ACT_BF16, n);
+
+    for (uint32_t i = 0; i < n; i += NW_ACT_SUM_COLS, sums += sizeof(float)) {
         const __m512 v = _mm512_maskz_loadu_ps(lanes(i, n), x + i);
-        _mm256_storeu_si256((__m256i *)(void *)(row + i * sizeof(uint16_t)),
-                            (__m256i)_mm512_cvtneps_pbh(v));
+        const __m256i h = (__m256i)_mm512_cvtneps_pbh(v);
+        const __m512i wide = _mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16);
+        const float sum = _mm512_reduce_add_ps(_mm512_castsi512_ps(wide));
+        _mm256_storeu_si256((__m256i *)(void *)(row + i * sizeof(uint16_t)), h);
+        memcpy(sums, &sum, sizeof sum);
     }
 }
 
-NW_INLINE float int8_scale(const float *x, uint32_t n, float *inv)
+NW_INLINE float code_scale(const float *x, uint32_t n, float most, float *inv)
 {
     __m512i top = _mm512_setzero_si512();
 
@@ -149,11 +154,11 @@ NW_INLINE float int8_scale(const float *x, uint32_t n, float *inv)
     const float amax =
         _mm512_cvtss_f32(_mm512_castsi512_ps(_mm512_set1_epi32((int)_mm512_reduce_max_epu32(top))));
     /* a single value has the scale of the whole row, and the same rules for NaN and 0 */
-    return nw_int8_scale(&amax, 1, inv);
+    return nw_code_scale(&amax, 1, most, inv);
 }
 
 /* 16 codes, all 0 where inv is 0: x may then hold a NaN. */
-NW_INLINE __m512i int8_codes(const float *x, __mmask16 k, __m512 inv)
+NW_INLINE __m512i codes16(const float *x, __mmask16 k, __m512 inv)
 {
     const __mmask16 live = _mm512_mask_cmp_ps_mask(k, inv, _mm512_setzero_ps(), _CMP_GT_OQ);
     const __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(k, x), inv);
@@ -162,22 +167,43 @@ NW_INLINE __m512i int8_codes(const float *x, __mmask16 k, __m512 inv)
 
 static void pack_int8(const float *x, uint32_t n, uint8_t *row)
 {
-    uint8_t *codes = row + nw_act_codes_at(n);
+    uint8_t *codes = row + nw_act_codes_at(NW_ACT_INT8, n);
+    uint8_t *sums = row + nw_act_sums_at(NW_ACT_INT8, n);
     nw_act_head head = {0};
     float inv = 0;
 
-    head.scale = int8_scale(x, n, &inv);
-    for (uint32_t i = 0; i < n; i += NW_ACT_SUM_COLS) {
-        const uint32_t half = i + 16 < n ? i + 16 : n;
-        const __m512i a = int8_codes(x + i, lanes(i, n), _mm512_set1_ps(inv));
-        const __m512i b = int8_codes(x + half, lanes(half, n), _mm512_set1_ps(inv));
-        const int32_t sum = _mm512_reduce_add_epi32(_mm512_add_epi32(a, b));
+    head.scale = code_scale(x, n, NW_INT8_MOST, &inv);
+    for (uint32_t i = 0; i < n; i += NW_ACT_SUM_COLS, sums += sizeof(int32_t)) {
+        const __m512i a = codes16(x + i, lanes(i, n), _mm512_set1_ps(inv));
+        const int32_t sum = _mm512_reduce_add_epi32(a);
         _mm_storeu_si128((__m128i *)(void *)(codes + i), _mm512_cvtepi32_epi8(a));
-        _mm_storeu_si128((__m128i *)(void *)(codes + i + 16), _mm512_cvtepi32_epi8(b));
-        memcpy(row + NW_ACT_SUMS_AT + i / NW_ACT_SUM_COLS * sizeof sum, &sum, sizeof sum);
+        memcpy(sums, &sum, sizeof sum);
         head.sum += sum;
     }
     memcpy(row, &head, sizeof head);
+}
+
+static void pack_int16(const float *x, uint32_t n, uint8_t *row)
+{
+    uint8_t *sums = row + nw_act_sums_at(NW_ACT_INT16, n);
+    uint8_t *high = row + nw_act_codes_at(NW_ACT_INT16, n);
+    uint8_t *low = high + nw_act_cols(n);
+    float inv = 0;
+
+    for (uint32_t i = 0; i < n; i += NW_ACT_SUM_COLS, sums += sizeof(int32_t)) {
+        if (i % NW_ACT_COLS == 0) {
+            const uint32_t left = n - i < NW_ACT_COLS ? n - i : NW_ACT_COLS;
+            const float scale = code_scale(x + i, left, NW_INT16_MOST, &inv);
+            memcpy(row + i / NW_ACT_COLS * sizeof scale, &scale, sizeof scale);
+        }
+        const __m512i a = codes16(x + i, lanes(i, n), _mm512_set1_ps(inv));
+        const __m512i up = _mm512_add_epi32(a, _mm512_set1_epi32(128));
+        const int32_t sum = _mm512_reduce_add_epi32(a);
+        _mm_storeu_si128((__m128i *)(void *)(high + i),
+                         _mm512_cvtepi32_epi8(_mm512_srai_epi32(up, 8)));
+        _mm_storeu_si128((__m128i *)(void *)(low + i), _mm512_cvtepi32_epi8(a));
+        memcpy(sums, &sum, sizeof sum);
+    }
 }
 
 void nw_avx512_act_pack(nw_act_kind kind, const float *x, size_t ldx, uint32_t t0, uint32_t t1,
@@ -191,15 +217,13 @@ void nw_avx512_act_pack(nw_act_kind kind, const float *x, size_t ldx, uint32_t t
     }
     for (uint32_t t = t0; t < t1; t++) {
         uint8_t *row = (uint8_t *)dst + t * stride;
-        const size_t values =
-            kind == NW_ACT_BF16 ? n_cols * sizeof(uint16_t) : nw_act_codes_at(n_cols) + n_cols;
-        const size_t tail = values / 64 * 64;
-        memset(row + tail, 0, stride - tail);
+        memset(row, 0, stride);
         if (kind == NW_ACT_BF16) {
             pack_bf16(x + t * ldx, n_cols, row);
-        } else {
-            memset(row, 0, nw_act_codes_at(n_cols));
+        } else if (kind == NW_ACT_INT8) {
             pack_int8(x + t * ldx, n_cols, row);
+        } else {
+            pack_int16(x + t * ldx, n_cols, row);
         }
     }
 }
@@ -245,13 +269,13 @@ static void put_k_int8(uint32_t slot, const float *k, uint32_t d_head, uint8_t *
     const size_t panel = 64 + (size_t)(d_head + 3) / 4 * 64;
     uint8_t *p = page + slot / NW_PANEL_ROWS * panel + slot % NW_PANEL_ROWS * 4;
     float inv = 0;
-    const float scale = int8_scale(k, d_head, &inv);
+    const float scale = code_scale(k, d_head, NW_INT8_MOST, &inv);
 
     memcpy(p, &scale, sizeof scale);
     p += 64;
     for (uint32_t d = 0; d < d_head; d += 16) {
         const uint32_t quads = d_head - d < 16 ? (d_head - d + 3) / 4 : 4;
-        const __m512i c = int8_codes(k + d, lanes(d, d_head), _mm512_set1_ps(inv));
+        const __m512i c = codes16(k + d, lanes(d, d_head), _mm512_set1_ps(inv));
         _Alignas(16) uint32_t quad[4];
         _mm_store_si128((__m128i *)(void *)quad,
                         _mm_xor_si128(_mm512_cvtepi32_epi8(c), _mm_set1_epi8((char)0x80)));
@@ -267,11 +291,11 @@ static void put_v_int8(const nw_kv_type *kv, uint32_t slot, const float *v, uint
     const __mmask64 byte = (__mmask64)0x1111111111111111U << slot % 4;
     uint8_t *p = page + 64 + (size_t)(slot / 4) * 64;
     float inv = 0;
-    const float scale = int8_scale(v, kv->d_head, &inv);
+    const float scale = code_scale(v, kv->d_head, NW_INT8_MOST, &inv);
 
     memcpy(page + nw_kv_v_scales_at(kv) + slot * sizeof scale, &scale, sizeof scale);
     for (uint32_t d = 0; d < kv->d_head; d += 16, p += panel) {
-        const __m512i c = int8_codes(v + d, lanes(d, kv->d_head), _mm512_set1_ps(inv));
+        const __m512i c = codes16(v + d, lanes(d, kv->d_head), _mm512_set1_ps(inv));
         const __m512i stored = _mm512_xor_si512(c, _mm512_set1_epi32(0x80));
         const __m512i at = _mm512_sll_epi32(stored, _mm_cvtsi32_si128((int)(slot % 4 * 8)));
         _mm512_storeu_si512(p, _mm512_mask_mov_epi8(_mm512_loadu_si512(p), byte, at));

@@ -24,9 +24,12 @@ typedef struct {
 } nw_weight;
 
 /* Packed activations: one row a token, the row stride is nw_act_stride(). INT8 is symmetric per
- * token: scale = absmax / 127, code = nearest-even(x * (127 / absmax)); a token whose absmax is
- * below 2^-100 packs as zeros, one with a NaN or Inf gives NaN outputs. */
-typedef enum { NW_ACT_F32, NW_ACT_BF16, NW_ACT_INT8 } nw_act_kind;
+ * token: scale = absmax / 127, code = nearest-even(x * (127 / absmax)). INT16 is symmetric per token
+ * and 128 columns: scale = absmax / 32639, code likewise; its error stays below that of bf16 even
+ * beside an outlier (docs/methods.md), and integer dot products take it in two bytes. Where absmax is
+ * below 2^-100 codes are zeros; a NaN or Inf gives NaN outputs. */
+typedef enum { NW_ACT_F32, NW_ACT_BF16, NW_ACT_INT8, NW_ACT_INT16 } nw_act_kind;
+#define NW_ACT_KINDS 4u
 
 typedef struct {
     nw_act_kind kind;
@@ -42,7 +45,7 @@ typedef struct nw_kernels {
     uint32_t need;    /* nw_cpu_feature bits */
 
     /* The activations this tier wants for a weight. a8 asks for int8 activations; types that have
-     * none (f32, bf16) ignore it. */
+     * none (f32, bf16, bf16-12, fp8) ignore it. */
     nw_act_kind (*act_kind)(nw_panel_type type, bool a8);
     /* Packs tokens [t0, t1) of x [n_tokens][ldx] into dst, the buffer of all the tokens: disjoint
      * ranges may be packed by different threads. dst is 64-byte aligned. */
@@ -51,7 +54,7 @@ typedef struct nw_kernels {
     /* y[t][r] = sum over c of w[r][c] * a[t][c] for the rows of panels [panel0, panel1): written,
      * not accumulated; y [n_tokens][ldy] starts at row 0 of the matrix; rows >= n_rows are not
      * written. a->kind is act_kind(w->type, ...) and a->n_cols == w->n_cols; int8 activations
-     * want n_cols <= 65536 (int32 sums stay exact). */
+     * of int8 weights without groups want n_cols <= 65536 (int32 sums stay exact). */
     void (*linear)(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1, float *y,
                    size_t ldy);
 
@@ -76,9 +79,12 @@ typedef struct nw_kernels {
 
 /* Bytes from a token's packed row to the next (an odd number of 64-byte lines: rows of a tile must
  * not fall on the same sets of a cache), and of n_tokens rows. All tiers share this layout:
- *   f32, bf16: the values, padded with zeros to NW_ACT_COLS
- *   int8: f32 scale, i32 sum of all codes, 56 bytes unused, i32 sums of each 32 columns (padded to
- *         64 bytes), codes */
+ *   f32:  the values, padded with zeros to NW_ACT_COLS
+ *   bf16: the same, then f32 sums of each 16 of them (of the padded values, halves added to halves)
+ *   int8: f32 scale, i32 sum of all codes, 56 bytes unused, i32 sums of each 16 codes (padded to
+ *         64 bytes), codes, padded with zeros to NW_ACT_COLS
+ *   int16: f32 scales of each 128 columns (padded to 64 bytes), sums as int8, then the codes' high
+ *         bytes and their low ones, code = 256 * s8 high + s8 low, both padded like int8's codes */
 size_t nw_act_stride(nw_act_kind kind, uint32_t n_cols);
 /* 0 on overflow. */
 size_t nw_act_bytes(nw_act_kind kind, uint32_t n_tokens, uint32_t n_cols);

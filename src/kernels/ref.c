@@ -16,32 +16,37 @@
 
 static nw_act_kind ref_act_kind(nw_panel_type type, bool a8)
 {
-    const bool has_a8 = type.kind == NW_PANEL_INT8 || type.kind == NW_PANEL_INT4;
-    return a8 && has_a8 ? NW_ACT_INT8 : NW_ACT_F32;
+    return a8 && nw_has_a8(type) ? NW_ACT_INT8 : NW_ACT_F32;
 }
 
-/* Columns [c0, c0 + n) of a packed row, int8 as codes. */
+/* Columns [c0, c0 + n) of a packed row, one span at most; int8 as codes. */
 static void act_span(const nw_act *a, uint32_t t, uint32_t c0, uint32_t n, double *out)
 {
     const uint8_t *row = nw_act_row(a, t);
-    const uint8_t *codes = row + nw_act_codes_at(a->n_cols);
+    const bool coded = a->kind == NW_ACT_INT8 || a->kind == NW_ACT_INT16;
+    const uint8_t *codes = row + (coded ? nw_act_codes_at(a->kind, a->n_cols) : 0) + c0;
+    float f = 0;
 
     for (uint32_t i = 0; i < n; i++) {
-        float f = 0;
         uint16_t h = 0;
         switch (a->kind) {
         case NW_ACT_F32:
             memcpy(&f, row + (size_t)(c0 + i) * sizeof f, sizeof f);
+            out[i] = (double)f;
             break;
         case NW_ACT_BF16:
             memcpy(&h, row + (size_t)(c0 + i) * sizeof h, sizeof h);
-            f = nw_bf16_to_f32(h);
+            out[i] = (double)nw_bf16_to_f32(h);
             break;
         case NW_ACT_INT8:
-            f = (float)(int8_t)codes[c0 + i];
+            out[i] = (int8_t)codes[i];
+            break;
+        case NW_ACT_INT16:
+            memcpy(&f, row + c0 / NW_ACT_COLS * sizeof f, sizeof f);
+            out[i] =
+                (double)f * ((int8_t)codes[i] * 256 + (int8_t)codes[i + nw_act_cols(a->n_cols)]);
             break;
         }
-        out[i] = (double)f;
     }
 }
 

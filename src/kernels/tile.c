@@ -45,6 +45,7 @@ void nw_linear_tiled(const nw_weight *w, const nw_act *a, uint32_t panel0, uint3
             width++;
         }
         t.w = w->data + p * panel;
+        t.n_panels = width->n_panels;
         t.n_rows = w->n_rows - p * NW_PANEL_ROWS;
         run_block(&t, a, width, y + (size_t)p * NW_PANEL_ROWS, p + 2 * width->n_panels <= n_panels);
     }

@@ -22,6 +22,7 @@
 typedef struct {
     nw_panel_type type;
     uint32_t n_cols;     /* of the matrix, before padding */
+    uint32_t n_panels;   /* of this tile: n_panels of its nw_tile_width */
     const uint8_t *w;    /* first panel */
     size_t w_stride;     /* bytes from a panel to the next */
     const uint8_t *a;    /* first packed token */

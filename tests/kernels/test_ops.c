@@ -52,6 +52,11 @@ static struct pack_row {
     {"f32", NW_ACT_F32, 1, 0},
     {"bf16", NW_ACT_BF16, 1, 0},
     {"int8", NW_ACT_INT8, 1, 0},
+    {"int16", NW_ACT_INT16, 1, 0},
+    {"int16_large", NW_ACT_INT16, 1e30, 0},
+    {"int16_small", NW_ACT_INT16, 1e-29, 0},
+    {"int16_below_the_floor", NW_ACT_INT16, 1e-33, 0},
+    {"int16_nan", NW_ACT_INT16, 1, NAN},
     {"int8_large", NW_ACT_INT8, 1e30, 0},
     {"int8_small", NW_ACT_INT8, 1e-29, 0},
     {"int8_below_the_floor", NW_ACT_INT8, 1e-33, 0},
@@ -100,11 +105,29 @@ static void int8_by_hand(void **state)
     assert_true(nw_act_bytes(NW_ACT_INT8, 1, 5) <= sizeof row);
     nw_act_pack_plain(NW_ACT_INT8, x, 5, 0, 1, 5, row);
     memcpy(&head, row, sizeof head);
-    memcpy(&sum, row + NW_ACT_SUMS_AT, sizeof sum);
+    memcpy(&sum, row + nw_act_sums_at(NW_ACT_INT8, 5), sizeof sum);
     assert_true(head.scale == 2.0F / 127);
     assert_int_equal(head.sum, -32);
     assert_int_equal(sum, -32);
-    assert_memory_equal(row + nw_act_codes_at(5), want, sizeof want);
+    assert_memory_equal(row + nw_act_codes_at(NW_ACT_INT8, 5), want, sizeof want);
+}
+
+/* The sums behind bf16 values are of what was packed: 2^-8 is lost beside 1, and halves meet first. */
+static void bf16_sums_by_hand(void **state)
+{
+    float x[17] = {0};
+    _Alignas(64) uint8_t row[1024];
+    float sums[3];
+
+    (void)state;
+    x[0] = 0x1p24F; /* with x[8] first: 0; after x[1] it would swallow it */
+    x[8] = -0x1p24F;
+    x[1] = 1 + 0x1p-9F;
+    x[16] = 3;
+    assert_true(nw_act_bytes(NW_ACT_BF16, 1, 17) <= sizeof row);
+    nw_act_pack_plain(NW_ACT_BF16, x, 17, 0, 1, 17, row);
+    memcpy(sums, row + nw_act_sums_at(NW_ACT_BF16, 17), sizeof sums);
+    assert_true(sums[0] == 1 && sums[1] == 3 && sums[2] == 0);
 }
 
 /* A NaN among the activations of a token makes all its outputs NaN, and no other token's. */
@@ -280,6 +303,7 @@ int main(void)
 {
     const struct CMUnitTest single[] = {
         cmocka_unit_test(int8_by_hand),
+        cmocka_unit_test(bf16_sums_by_hand),
         cmocka_unit_test(nan_spreads_to_its_token_only),
         cmocka_unit_test(known_values),
     };

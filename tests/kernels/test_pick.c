@@ -95,10 +95,14 @@ static struct kind_row {
     {"f32_has_no_a8", "f32", true, NW_ACT_F32, NW_ACT_F32},
     {"bf16", "bf16", false, NW_ACT_BF16, NW_ACT_F32},
     {"bf16_has_no_a8", "bf16", true, NW_ACT_BF16, NW_ACT_F32},
-    {"int8", "int8", false, NW_ACT_BF16, NW_ACT_F32},
+    {"int8", "int8", false, NW_ACT_INT16, NW_ACT_F32},
     {"int8_a8", "int8", true, NW_ACT_INT8, NW_ACT_INT8},
-    {"int4", "int4-g64", false, NW_ACT_BF16, NW_ACT_F32},
+    {"int4", "int4-g64", false, NW_ACT_INT16, NW_ACT_F32},
     {"int4_zp_a8", "int4-g32-zp", true, NW_ACT_INT8, NW_ACT_INT8},
+    {"nvfp4", "nvfp4", false, NW_ACT_INT16, NW_ACT_F32},
+    {"mxfp4_a8", "mxfp4", true, NW_ACT_INT8, NW_ACT_INT8},
+    {"bf16_12", "bf16-12", true, NW_ACT_BF16, NW_ACT_F32},
+    {"fp8_has_no_a8", "fp8-e4m3", true, NW_ACT_BF16, NW_ACT_F32},
 };
 
 static void act_kinds(void **state)
@@ -115,17 +119,18 @@ static void act_kinds(void **state)
     }
 }
 
-/* Sizes by hand: values padded to 128 columns, an odd number of lines a row; int8 rows have 64 bytes
- * of head and 4 bytes for each 32 columns, to a line. */
+/* Sizes by hand: values padded to 128 columns, an odd number of lines a row. bf16 and int8 have 4 bytes
+ * for each 16 columns (int8's to a line), int8 64 bytes of head, int16 4 for each 128. */
 static struct size_row {
     const char *name;
     nw_act_kind kind;
     uint32_t n_cols;
     size_t want;
 } size_rows[] = {
-    {"f32_1", NW_ACT_F32, 1, 9 * 64},        {"bf16_1", NW_ACT_BF16, 1, 5 * 64},
-    {"bf16_576", NW_ACT_BF16, 576, 21 * 64}, {"int8_1", NW_ACT_INT8, 1, 5 * 64},
-    {"int8_576", NW_ACT_INT8, 576, 13 * 64}, {"int8_4096", NW_ACT_INT8, 4096, 73 * 64},
+    {"f32_1", NW_ACT_F32, 1, 9 * 64},          {"bf16_1", NW_ACT_BF16, 1, 5 * 64},
+    {"bf16_576", NW_ACT_BF16, 576, 23 * 64},   {"int8_1", NW_ACT_INT8, 1, 5 * 64},
+    {"int8_576", NW_ACT_INT8, 576, 15 * 64},   {"int8_4096", NW_ACT_INT8, 4096, 81 * 64},
+    {"int16_576", NW_ACT_INT16, 576, 25 * 64}, {"int16_4096", NW_ACT_INT16, 4096, 147 * 64},
 };
 
 static void sizes(void **state)

@@ -1,0 +1,170 @@
+/* See probe.h.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "probe.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "base/cpu.h"
+
+#define MAX_PARTS 64u
+
+static volatile uint64_t sink; /* keeps the probe from being optimized away */
+
+double nw_cpu_s(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void *nw_big_new(size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) {
+        perror("mmap");
+        exit(4);
+    }
+    (void)madvise(p, bytes, MADV_HUGEPAGE);
+    memset(p, 0, bytes);
+    return p;
+}
+
+void nw_big_free(void *p, size_t bytes)
+{
+    (void)munmap(p, bytes);
+}
+
+typedef struct {
+    nw_part_fn fn;
+    void *ctx;
+    unsigned n_parts;
+    double cpu_s[MAX_PARTS];
+} parts;
+
+static void run_part(void *ctx, size_t item, unsigned worker)
+{
+    parts *p = ctx;
+    const double begin = nw_cpu_s();
+
+    (void)worker;
+    p->fn(p->ctx, (unsigned)item, p->n_parts);
+    p->cpu_s[item] = nw_cpu_s() - begin;
+}
+
+double nw_probe_run(nw_pool *pool, nw_part_fn fn, void *ctx)
+{
+    parts p = {.fn = fn, .ctx = ctx, .n_parts = nw_pool_threads(pool)};
+    double sum = 0;
+
+    p.n_parts = p.n_parts < MAX_PARTS ? p.n_parts : MAX_PARTS;
+    nw_pool_run(pool, p.n_parts, run_part, &p);
+    for (unsigned i = 0; i < p.n_parts; i++) {
+        sum += p.cpu_s[i];
+    }
+    return sum;
+}
+
+/* ---- memory ---- */
+
+typedef struct {
+    const uint8_t *data;
+    size_t bytes;
+} region;
+
+/* One stream, left to the hardware's prefetchers: nothing tried reads faster (docs/speed.md). */
+static void read_part(void *ctx, unsigned part, unsigned n_parts)
+{
+    const region *r = ctx;
+    const size_t size = r->bytes / n_parts / 64 * 64;
+    const uint8_t *p = r->data + part * size;
+    uint64_t sum[8] = {0};
+
+    for (size_t i = 0; i < size; i += 64) {
+        uint64_t x[8];
+        memcpy(x, p + i, sizeof x);
+        for (size_t j = 0; j < 8; j++) {
+            sum[j] ^= x[j];
+        }
+    }
+    sink ^= sum[0] ^ sum[1] ^ sum[2] ^ sum[3] ^ sum[4] ^ sum[5] ^ sum[6] ^ sum[7];
+}
+
+double nw_probe_read(nw_pool *pool, const uint8_t *data, size_t bytes)
+{
+    region r = {data, bytes};
+    return nw_probe_run(pool, read_part, &r);
+}
+
+/* ---- multiply-adds ---- */
+
+#if defined(__x86_64__)
+
+#define LOOPS 20000L
+#define CHAINS(op)                                                                                \
+    "1:\n" op " %%zmm14,%%zmm15,%%zmm0\n" op " %%zmm14,%%zmm15,%%zmm1\n" op                       \
+    " %%zmm14,%%zmm15,%%zmm2\n" op " %%zmm14,%%zmm15,%%zmm3\n" op " %%zmm14,%%zmm15,%%zmm4\n" op  \
+    " %%zmm14,%%zmm15,%%zmm5\n" op " %%zmm14,%%zmm15,%%zmm6\n" op " %%zmm14,%%zmm15,%%zmm7\n" op  \
+    " %%zmm14,%%zmm15,%%zmm8\n" op " %%zmm14,%%zmm15,%%zmm9\n" op " %%zmm14,%%zmm15,%%zmm10\n" op \
+    " %%zmm14,%%zmm15,%%zmm11\n"                                                                  \
+    "dec %0\njnz 1b\nvzeroupper\n"
+#define CLOBBERS                                                                                   \
+    "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", \
+        "xmm11"
+
+static void peak_part(void *ctx, unsigned part, unsigned n_parts)
+{
+    const nw_peak *kind = ctx;
+    long n = LOOPS;
+
+    (void)part;
+    (void)n_parts;
+    if (*kind == NW_PEAK_F32) {
+        __asm__ volatile(CHAINS("vfmadd231ps") : "+r"(n)::CLOBBERS);
+    } else if (*kind == NW_PEAK_BF16) {
+        __asm__ volatile(CHAINS("vdpbf16ps") : "+r"(n)::CLOBBERS);
+    } else {
+        __asm__ volatile(CHAINS("vpdpbusd") : "+r"(n)::CLOBBERS);
+    }
+}
+
+double nw_probe_peak(nw_pool *pool, nw_peak kind)
+{
+    static const double lanes[] = {[NW_PEAK_F32] = 16, [NW_PEAK_BF16] = 32, [NW_PEAK_INT8] = 64};
+    static const uint32_t need[] = {[NW_PEAK_F32] = NW_CPU_AVX512,
+                                    [NW_PEAK_BF16] = NW_CPU_AVX512BF16,
+                                    [NW_PEAK_INT8] = NW_CPU_AVX512VNNI};
+
+    if ((nw_cpu_features() & need[kind]) == 0) {
+        return 0;
+    }
+    return nw_probe_run(pool, peak_part, &kind) / (12 * LOOPS * lanes[kind]) /
+           (double)nw_pool_threads(pool);
+}
+
+#else
+
+double nw_probe_peak(nw_pool *pool, nw_peak kind)
+{
+    (void)pool;
+    (void)kind;
+    return 0;
+}
+
+#endif
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a;
+    const double y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double nw_median(double *x, size_t n)
+{
+    qsort(x, n, sizeof *x, by_value);
+    return x[n / 2];
+}
