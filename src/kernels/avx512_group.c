@@ -126,7 +126,7 @@ NW_INLINE void scale_sums(const place *p, const nw_chunk *chunk, uint32_t i, con
                           __m512 *y, const form f)
 {
     NW_EACH(v, f.nv) {
-        const __m512 s = _mm512_load_ps(chunk[v].scale[i]); /* not of ROW */
+        const __m512 s = f.k == ROW ? _mm512_set1_ps(1) : _mm512_load_ps(chunk[v].scale[i]);
         NW_EACH(m, f.mr) {
             const unsigned at = m * f.nv + v;
             const __m512i sum =
@@ -181,7 +181,7 @@ NW_INLINE void add_group(place *p, const nw_chunk *chunk, uint32_t i, __m512 *y,
         add_nibbles(p, NULL, c, f);
         scale_sums(p, chunk, 2 * i + 1, c, y, f);
     }
-    if (p->min) {
+    if (f.k != ROW && p->min) {
         add_minima(p, chunk, i, y, f);
     }
 }
