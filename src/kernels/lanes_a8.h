@@ -31,7 +31,7 @@ NW_INLINE size_t nw_la_part(unsigned v)
 NW_INLINE void nw_la_int8(const nw_tile *t, const unsigned v0, const unsigned n, const unsigned mr)
 {
     const uint32_t quads = (t->n_cols + 3) / 4;
-    const uint8_t *a = t->a + nw_act_codes_at(t->n_cols);
+    const uint8_t *a = t->a + nw_act_codes_at(NW_ACT_INT8, t->n_cols);
     const uint8_t *w[8];
     nw_lanes_i c[16];
 
@@ -66,18 +66,11 @@ NW_INLINE void nw_la_int8(const nw_tile *t, const unsigned v0, const unsigned n,
 /* ---- INT4 ---- */
 
 /* The sum of a token's codes over group g. */
-NW_INLINE int32_t nw_la_group_sum(const uint8_t *row, uint32_t group, uint32_t g)
+NW_INLINE int32_t nw_la_group_sum(const nw_tile *t, unsigned m, uint32_t g)
 {
-    const uint32_t parts = group / NW_ACT_SUM_COLS;
-    const uint8_t *p = row + NW_ACT_SUMS_AT + (size_t)g * parts * sizeof(int32_t);
-    int32_t sum = 0;
-
-    for (uint32_t i = 0; i < parts; i++, p += sizeof sum) {
-        int32_t part;
-        memcpy(&part, p, sizeof part);
-        sum += part;
-    }
-    return sum;
+    const uint32_t parts = t->type.group / NW_ACT_SUM_COLS;
+    const uint8_t *sums = t->a + m * t->a_stride + nw_act_sums_at(NW_ACT_INT8, t->n_cols);
+    return nw_act_sum_i32(sums + (size_t)g * parts * sizeof(int32_t), parts);
 }
 
 /* The products of one group; w and a point at its codes. */
@@ -128,7 +121,7 @@ NW_INLINE void nw_la_int4_group(const nw_tile *t, size_t at, const uint8_t *a, u
         const nw_lanes_f s = nw_lanes_f16(scales + first * 2);
         const nw_lanes_i zero = zp ? nw_lanes_u8(scales + 32 + first) : nw_lanes_int(8);
         NW_EACH(m, mr) {
-            const int32_t sum = nw_la_group_sum(t->a + m * t->a_stride, t->type.group, g);
+            const int32_t sum = nw_la_group_sum(t, m, g);
             const nw_lanes_i off = nw_lanes_mul_i(zero, nw_lanes_int(sum));
             const nw_lanes_f x = nw_lanes_float(nw_lanes_sub_i(c[m * n + i], off));
             f[m * n + i] = nw_lanes_fma(x, s, f[m * n + i]);
@@ -143,7 +136,7 @@ NW_INLINE void nw_la_int4(const nw_tile *t, const bool zp, const unsigned v0, co
     const uint32_t group = t->type.group;
     const uint32_t n_groups = (t->n_cols + group - 1) / group;
     const size_t bytes = (zp ? 48 : 32) + group * 8U;
-    const uint8_t *codes = t->a + nw_act_codes_at(t->n_cols);
+    const uint8_t *codes = t->a + nw_act_codes_at(NW_ACT_INT8, t->n_cols);
     nw_lanes_f f[16];
 
     NW_EACH(i, n * mr) {

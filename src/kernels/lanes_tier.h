@@ -22,8 +22,7 @@ static inline bool nw_lanes_has(nw_panel_type type)
 
 static inline nw_act_kind nw_lanes_act_kind(nw_panel_type type, bool a8)
 {
-    const bool has_a8 = type.kind == NW_PANEL_INT8 || type.kind == NW_PANEL_INT4;
-    return a8 && has_a8 ? NW_ACT_INT8 : NW_ACT_F32;
+    return a8 && nw_has_a8(type) ? NW_ACT_INT8 : NW_ACT_F32;
 }
 
 static inline void nw_lanes_linear(const nw_weight *w, const nw_act *a, uint32_t panel0,
