@@ -160,17 +160,20 @@ void nw_decode_q5_k(const uint8_t *src, float *dst, size_t n_blocks)
     }
 }
 
-/* Element e of a super-block lies in half e / 128; within it, quarter g of 32 takes its low nibble
- * from ql[l + 32 * (g % 2)] (upper nibble for g >= 2) and its two high bits from qh[l] >> 2g. */
+/* Each half of 128 elements has 64 bytes of ql and 32 of qh. Its quarter g of 32 takes its low nibbles
+ * from ql[l + 32 * (g % 2)] (upper nibbles for g >= 2) and its two high bits from qh[l] >> 2g. */
 void nw_k6_codes(const uint8_t *ql, const uint8_t *qh, int8_t q[NW_SUPER])
 {
-    for (int e = 0; e < NW_SUPER; e++) {
-        const int h = e / 128;
-        const int g = e % 128 / NW_BLOCK;
-        const int l = e % NW_BLOCK;
-        const int low = ql[64 * h + NW_BLOCK * (g % 2) + l];
-        const int high = qh[NW_BLOCK * h + l] >> (2 * g) & 3;
-        q[e] = (int8_t)(((g < 2 ? low & 15 : low >> 4) | high << 4) - 32);
+    for (int h = 0; h < 2; h++, ql += 64, qh += NW_BLOCK, q += 128) {
+        for (int l = 0; l < NW_BLOCK; l++) {
+            const int a = ql[l];
+            const int b = ql[l + NW_BLOCK];
+            const int high = qh[l];
+            q[l] = (int8_t)(((a & 15) | (high & 3) << 4) - 32);
+            q[l + 32] = (int8_t)(((b & 15) | (high >> 2 & 3) << 4) - 32);
+            q[l + 64] = (int8_t)((a >> 4 | (high >> 4 & 3) << 4) - 32);
+            q[l + 96] = (int8_t)((b >> 4 | high >> 6 << 4) - 32);
+        }
     }
 }
 

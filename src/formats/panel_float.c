@@ -8,8 +8,8 @@ void nw_panel_pack_f32(const float *w, size_t ld, uint32_t n_rows, uint32_t n_co
 {
     assert(n_rows <= NW_PANEL_ROWS);
     memset(panel, 0, nw_panel_size((nw_panel_type){.kind = NW_PANEL_F32}, n_cols));
-    for (uint32_t r = 0; r < n_rows; r++) {
-        for (uint32_t c = 0; c < n_cols; c++) {
+    for (uint32_t c = 0; c < n_cols; c++) {
+        for (uint32_t r = 0; r < n_rows; r++) {
             memcpy(panel + ((size_t)c * 16 + r) * sizeof *w, &w[r * ld + c], sizeof *w);
         }
     }
@@ -25,10 +25,13 @@ void nw_panel_pack_bf16(const uint16_t *w, size_t ld, uint32_t n_rows, uint32_t 
 {
     assert(n_rows <= NW_PANEL_ROWS);
     memset(panel, 0, nw_panel_size((nw_panel_type){.kind = NW_PANEL_BF16}, n_cols));
-    for (uint32_t r = 0; r < n_rows; r++) {
-        for (uint32_t c = 0; c < n_cols; c++) {
-            memcpy(panel + pair_at(c, r), &w[r * ld + c], sizeof *w);
+    for (uint32_t c = 0; c + 1 < n_cols; c += 2) {
+        for (uint32_t r = 0; r < n_rows; r++) {
+            memcpy(panel + pair_at(c, r), &w[r * ld + c], 2 * sizeof *w);
         }
+    }
+    for (uint32_t r = 0; n_cols % 2 != 0 && r < n_rows; r++) {
+        memcpy(panel + pair_at(n_cols - 1, r), &w[r * ld + n_cols - 1], sizeof *w);
     }
 }
 

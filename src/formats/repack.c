@@ -154,23 +154,39 @@ static bool take_nvfp4(const uint8_t *src, const plain *p, size_t r, size_t b)
     return exact;
 }
 
+/* Rows of single values are taken whole, p->ld of them. */
 static bool take_e4m3(const uint8_t *src, const plain *p, size_t r, size_t b)
 {
-    *codes_at(p, r, b, 1) = *src;
-    return (*src & 0x7FU) != 0x7FU;
+    unsigned n_bad = 0;
+
+    for (size_t c = 0; c < p->ld; c++) {
+        n_bad += (src[c] & 0x7FU) == 0x7FU;
+    }
+    memcpy(codes_at(p, r, b, 1), src, p->ld);
+    return n_bad == 0;
 }
 
 static bool take_e5m2(const uint8_t *src, const plain *p, size_t r, size_t b)
 {
-    *codes_at(p, r, b, 1) = *src;
-    return (*src & 0x7CU) != 0x7CU;
+    unsigned n_bad = 0;
+
+    for (size_t c = 0; c < p->ld; c++) {
+        n_bad += (src[c] & 0x7CU) == 0x7CU;
+    }
+    memcpy(codes_at(p, r, b, 1), src, p->ld);
+    return n_bad == 0;
 }
 
-/* Plain 16- and 32-bit rows: the bytes are the values. */
 static bool take_bf16(const uint8_t *src, const plain *p, size_t r, size_t b)
 {
-    p->scale[r * p->ld_block + b] = nw_le16(src);
-    return (src[1] & 0x7FU) != 0x7FU || src[0] < 0x80;
+    uint16_t *row = &p->scale[r * p->ld_block + b];
+    unsigned n_bad = 0;
+
+    for (size_t c = 0; c < p->ld; c++) {
+        row[c] = nw_le16(src + 2 * c);
+        n_bad += (row[c] & 0x7F80U) == 0x7F80U;
+    }
+    return n_bad == 0;
 }
 
 static const struct row {
@@ -296,7 +312,7 @@ bool nw_repack_panel(nw_format_id format, const uint8_t *const *rows, uint32_t n
     const plain p = layout(row, n_cols, scratch);
     for (uint32_t r = 0; r < n_rows; r++) {
         bool exact = true;
-        for (size_t b = 0; b < p.ld_block; b++) {
+        for (size_t b = 0; b < (f->block_elems > 1 ? p.ld_block : 1); b++) {
             exact = row->take(rows[r] + b * f->block_bytes, &p, r, b) && exact;
         }
         if (!exact) {
