@@ -240,15 +240,15 @@ class Bench:
 
     # ---- what is not a rate of steps ----
 
-    def busy(self, until, least):
+    def busy(self, shape, until, least):
         """Tokens a second kept beside one competing job."""
         for side, n in ((ours("int4-g32"), 48), (peer("Q4_0"), 48)):
             kept = []
             k = 0
             while k < least or (time.monotonic() < until and k < 9):
-                alone = n / self.once("1b", side, f"decode {n} 1")
+                alone = n / self.once(shape, side, f"decode {n} 1")
                 m = n if side.who == "ours" else 4
-                kept.append(m / self.once("1b", dataclasses.replace(side, busy=True), f"decode {m} 1") / alone)
+                kept.append(m / self.once(shape, dataclasses.replace(side, busy=True), f"decode {m} 1") / alone)
                 k += 1
             goal, met = "", ""
             if side.who == "ours":
@@ -297,8 +297,12 @@ PHASES = (("decode", 0.16, "1b", decode_rows), ("prefill", 0.16, "1b", prefill_r
 def run(args):
     b = Bench(args)
     wanted = args.only.split(",") if args.only else [p[0] for p in PHASES] + ["busy", "load"]
+    if args.short:
+        args.minutes, args.rounds = 0, 2
+        wanted = args.only.split(",") if args.only else ["decode", "prefill", "batch", "load"]
     if args.prepare:
-        args.minutes = 0
+        args.minutes, args.rounds = 0, 1
+    failed = False
     for name, share, shape, rows in PHASES:
         if name not in wanted or (shape == "smol" and not args.smol):
             continue
@@ -307,10 +311,11 @@ def run(args):
             until = time.monotonic() + 60 * args.minutes * share
             b.table(shape, b.measure(shape, rows(), until, args.rounds))
         except RuntimeError as e:
+            failed = True
             b.line(name, "not measured", str(e).replace("\n", " ")[:120], "", "", "", "", "", "", 0)
         b.close_all()
     if "busy" in wanted:
-        b.busy(time.monotonic() + 60 * args.minutes * 0.06, args.rounds)
+        b.busy(args.shape, time.monotonic() + 60 * args.minutes * 0.06, args.rounds)
         b.close_all()
     if "load" in wanted:
         b.load("3b" if not args.short else args.shape, time.monotonic() + 60 * args.minutes * 0.06, args.rounds)
@@ -320,6 +325,7 @@ def run(args):
     gb = [r / 1e9 for r in b.reads]
     if gb:
         print(f"\n{args.threads} threads; raw read {spread(gb, '{:.1f}')} GB/s over {len(gb)} readings; t/s are medians.")
+    return 1 if failed else 0
 
 
 def main():
@@ -332,10 +338,10 @@ def main():
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--only", help="decode,prefill,batch,depth,smol,formats,busy,load")
     p.add_argument("--shape", default="1b")
-    p.add_argument("--short", action="store_true")
+    p.add_argument("--short", action="store_true", help="two rounds of decode, prefill, batch and load")
     p.add_argument("--prepare", action="store_true", help="one round, so that everything is made")
-    run(p.parse_args())
+    return run(p.parse_args())
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

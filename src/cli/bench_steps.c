@@ -188,7 +188,8 @@ static void print_profile(const json_t *p)
     }
     json_array_foreach(json_object_get(p, "islands"), i, item)
     {
-        (void)printf("island   %-18s %-13s %s among %s: %.1f MB read, %.1f MB converted\n",
+        (void)printf("island %s %s %s: %s among %s, %.1f MB read, %.1f MB converted\n",
+                     json_string_value(json_object_get(item, "phase")),
                      json_string_value(json_object_get(item, "op")),
                      json_string_value(json_object_get(item, "shape")),
                      json_string_value(json_object_get(item, "used")),

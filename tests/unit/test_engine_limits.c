@@ -5,6 +5,7 @@
 
 #include "artifact/artifact.h"
 #include "base/file.h"
+#include "engine/scheduler.h"
 #include "engine_fixture.h"
 
 /* ---- allocation counter; names are the linker's: __wrap_x is called in place of x ---- */
@@ -74,6 +75,60 @@ static void steps_allocate_nothing(void **state)
         free(y);
         nw_engine_close(e);
     }
+}
+
+/* What has been allocated at a request's tokens. */
+typedef struct {
+    size_t at_first, at_last;
+    uint32_t n;
+} token_allocs;
+
+static void count_at_tokens(void *ctx, const nw_sched_event *e)
+{
+    token_allocs *t = ctx;
+    if (e->type == NW_SCHED_TOKEN) {
+        t->at_last = atomic_load(&n_allocs);
+        t->at_first = t->n++ == 0 ? t->at_last : t->at_first;
+    }
+}
+
+/* Through the scheduler too: greedy, and sampled with every filter and top log-probabilities. */
+static void requests_allocate_nothing_after_their_first_token(void **state)
+{
+    (void)state;
+    const nw_engine_options o = fixture_options();
+    nw_engine *e = fixture_engine(0, &o);
+    nw_scheduler *s = NULL;
+    nw_error err = {0};
+    const int32_t prompt[] = {1, 2, 3};
+
+    assert_int_equal(nw_scheduler_open(e, &(nw_scheduler_options){0}, &s, &err), NW_OK);
+    for (int sampled = 0; sampled < 2; sampled++) {
+        token_allocs t = {0};
+        uint64_t id = 0;
+        nw_sched_request r = {.prompt = prompt,
+                              .n_prompt = 3,
+                              .max_tokens = 150, /* over page limits */
+                              .sampling = nw_sampling_greedy(),
+                              .ignore_eos = true,
+                              .on_event = count_at_tokens,
+                              .ctx = &t};
+        if (sampled == 1) {
+            r.n_top_logprobs = 4;
+            r.sampling = (nw_sampling){.temperature = 0.8F,
+                                       .top_p = 0.9F,
+                                       .min_p = 0.01F,
+                                       .repeat_penalty = 1.1F,
+                                       .top_k = 40,
+                                       .seed = 3};
+        }
+        assert_int_equal(nw_scheduler_submit(s, &r, &id, &err), NW_OK);
+        nw_scheduler_drain(s);
+        assert_int_equal(t.n, 150);
+        assert_int_equal(t.at_last, t.at_first);
+    }
+    nw_scheduler_close(s);
+    nw_engine_close(e);
 }
 
 /* ---- refusals ---- */
@@ -338,6 +393,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_allocate_nothing),
+        cmocka_unit_test(requests_allocate_nothing_after_their_first_token),
         cmocka_unit_test(a_dry_pool_is_busy_and_changes_nothing),
         cmocka_unit_test(bad_steps_are_refused_by_name),
         cmocka_unit_test(bad_options_are_refused_by_name),
