@@ -7,6 +7,7 @@
  *   depth D      every sequence is given D tokens            ok
  *   prefill N    N tokens of the first sequence              seconds
  *   decode N S   N steps of S sequences                      seconds
+ *   gemv N       N products of one small matrix, a vector    seconds
  *   read MB S    raw read of so many MiB for S seconds       bytes/s (MODEL - : no engine at all)
  *   facts        the engine's facts                          JSON
  * SPDX-License-Identifier: Apache-2.0 */
@@ -86,6 +87,8 @@ static void run(server *s, const char *line)
         st = nw_speed_prefill(s->speed, a, &x, &err);
     } else if (sscanf(line, "decode %u %u", &a, &b) == 2) {
         st = nw_speed_decode(s->speed, a, b, &x, &err);
+    } else if (sscanf(line, "gemv %u", &a) == 1) {
+        x = nw_speed_linear(s->speed, a);
     } else if (strncmp(line, "facts", 5) == 0) {
         print_facts(s);
         return;

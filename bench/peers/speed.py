@@ -24,7 +24,7 @@ HOG = [sys.executable, "-c", "while True: pass"]
 @dataclasses.dataclass(frozen=True)
 class Side:
     """One process: whose, which model and how it is opened."""
-    who: str  # "ours" or "peer"
+    who: str  # "ours", "peer" (llama.cpp) or "ct2" (CTranslate2)
     model: str
     kv: str = "bf16"
     mode: str = "a16"  # ours: a16 or a8; the peer: flash attention 0, 1 or auto
@@ -34,8 +34,10 @@ class Side:
     busy: bool = False  # measured beside a competing job
 
     def name(self):
+        if self.who == "ct2":
+            return "CTranslate2 INT8"
         if self.who == "peer":
-            return self.model + ("" if self.kv == "f16" else f", {self.kv} KV") + (" f16 KV" if self.depth and self.kv == "f16" else "")
+            return self.model + (f", {self.kv} KV" if self.depth or self.kv != "f16" else "")
         kv = f", {self.kv} KV" if self.depth else ""
         return f"{self.model} {self.mode}{kv}" if self.model != "bf16" else f"bf16{kv}"
 
@@ -111,6 +113,11 @@ def smol_rows():
     return out
 
 
+def ct2_rows(n=48):
+    o, c = ours("int8", "a8"), Side("ct2", "int8")
+    return [Row("decode, batch 1", o, c, f"decode {n} 1", n, 0), Row("prefill 512", o, c, "prefill 512", 512, 0)]
+
+
 def formats_rows(n=16):
     """Ours against our own BF16, 3B shape."""
     base = ours("bf16")
@@ -152,7 +159,11 @@ class Bench:
         return self.models.peer(shape, side.model) if side.who == "peer" else self.models.ours(shape, side.model)
 
     def argv(self, shape, side):
-        a, path = self.args, self.path(shape, side)
+        a = self.args
+        if side.who == "ct2":
+            return [a.python, os.path.join(os.path.dirname(__file__), "ctranslate2_steps.py"), shape,
+                    self.models.path(f"{shape}-ct2"), str(a.threads)]
+        path = self.path(shape, side)
         if side.who == "ours":
             return [a.steps, path, str(a.threads), side.kv, side.mode, str(side.ctx), str(side.seqs)]
         state = [self.models.path(f"{shape}-{side.depth}-{side.kv}-{side.mode}.state")] \
@@ -163,9 +174,10 @@ class Bench:
         key = (shape, dataclasses.replace(side, busy=False))
         if key not in self.open:
             c = Child(self.argv(shape, side))
-            c.ask(f"depth {side.depth}")
+            if side.who != "ct2":
+                c.ask(f"depth {side.depth}")
+                self.facts[key] = json.loads(c.ask("facts"))
             c.ask(f"decode 2 {side.seqs}")
-            self.facts[key] = json.loads(c.ask("facts"))
             self.open[key] = c
         return self.open[key]
 
@@ -256,6 +268,23 @@ class Bench:
             self.line("decode kept beside one competing job", side.name() if side.who == "ours" else "",
                       side.name() if side.who == "peer" else "", "", "", spread(kept, "{:.0%}"), goal, met, "", len(kept))
 
+    def gemv(self, shape, until, least, n=200):
+        """One matrix of 2048 x 2048 out of the cache, beside OpenVINO's compressed INT4."""
+        side = ours("int4-g128")
+        here = self.child(shape, side)
+        there = Child([self.args.python, os.path.join(os.path.dirname(__file__), "openvino_steps.py"), "2048", "2048",
+                       str(self.args.threads)])
+        rounds = []
+        while len(rounds) < least or (time.monotonic() < until and len(rounds) < 25):
+            order = (here, there) if len(rounds) % 2 == 0 else (there, here)
+            rounds.append({c: float(c.ask(f"gemv {n}")) for c in order})
+        there.close()
+        ratios = [r[there] / r[here] for r in rounds]
+        self.line("INT4 matrix of 2048 x 2048, ms a vector", side.name(), "OpenVINO INT4",
+                  f"{1e3 / n * statistics.median(r[here] for r in rounds):.4f}",
+                  f"{1e3 / n * statistics.median(r[there] for r in rounds):.4f}", spread(ratios, "{:.2f}"), "", "", "",
+                  len(rounds))
+
     def first_token(self, shape, side):
         start = time.monotonic()
         c = Child(self.argv(shape, side))
@@ -291,12 +320,12 @@ def spread(x, how):
 
 # name, share of the time, shape, rows
 PHASES = (("decode", 0.16, "1b", decode_rows), ("prefill", 0.16, "1b", prefill_rows), ("batch", 0.16, "1b", batch_rows),
-          ("depth", 0.2, "1b", depth_rows), ("smol", 0.1, "smol", smol_rows), ("formats", 0.1, "3b", formats_rows))
+          ("depth", 0.2, "1b", depth_rows), ("ct2", 0.05, "1b", ct2_rows), ("smol", 0.1, "smol", smol_rows), ("formats", 0.1, "3b", formats_rows))
 
 
 def run(args):
     b = Bench(args)
-    wanted = args.only.split(",") if args.only else [p[0] for p in PHASES] + ["busy", "load"]
+    wanted = args.only.split(",") if args.only else [p[0] for p in PHASES] + ["busy", "gemv", "load"]
     if args.short:
         args.minutes, args.rounds = 0, 2
         wanted = args.only.split(",") if args.only else ["decode", "prefill", "batch", "load"]
@@ -304,7 +333,7 @@ def run(args):
         args.minutes, args.rounds = 0, 1
     failed = False
     for name, share, shape, rows in PHASES:
-        if name not in wanted or (shape == "smol" and not args.smol):
+        if name not in wanted or (shape == "smol" and not args.smol) or (name == "ct2" and not args.python):
             continue
         shape = args.shape if shape == "1b" else shape
         try:
@@ -317,9 +346,12 @@ def run(args):
     if "busy" in wanted:
         b.busy(args.shape, time.monotonic() + 60 * args.minutes * 0.06, args.rounds)
         b.close_all()
+    if args.python and "gemv" in wanted:
+        b.gemv(args.shape, time.monotonic() + 60 * args.minutes * 0.03, args.rounds)
+        b.close_all()
     if "load" in wanted:
         b.load("3b" if not args.short else args.shape, time.monotonic() + 60 * args.minutes * 0.06, args.rounds)
-    print("| regime | ours | llama.cpp | ours t/s | theirs t/s | ratio, median (range) | floor | met | share of raw read | rounds |")
+    print("| regime | ours | peer | ours t/s | peer t/s | ratio, median (range) | floor | met | share of raw read | rounds |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     print("\n".join(b.lines))
     gb = [r / 1e9 for r in b.reads]
@@ -333,10 +365,11 @@ def main():
     for name in ("steps", "peer-steps", "peer-bin", "narrow", "work"):
         p.add_argument("--" + name, required=True)
     p.add_argument("--smol")
+    p.add_argument("--python", help="one that has the packages of packages.txt")
     p.add_argument("--minutes", type=float, default=12)
     p.add_argument("--rounds", type=int, default=5, help="at least so many")
     p.add_argument("--threads", type=int, default=2)
-    p.add_argument("--only", help="decode,prefill,batch,depth,smol,formats,busy,load")
+    p.add_argument("--only", help="decode,prefill,batch,depth,ct2,smol,formats,busy,gemv,load")
     p.add_argument("--shape", default="1b")
     p.add_argument("--short", action="store_true", help="two rounds of decode, prefill, batch and load")
     p.add_argument("--prepare", action="store_true", help="one round, so that everything is made")

@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "engine/forward.h"
 #include "engine/logits.h"
-#include "engine/state.h"
 
 struct nw_speed {
     nw_engine *engine;
@@ -147,4 +147,17 @@ nw_status nw_speed_decode(nw_speed *s, uint32_t n, uint32_t n_seqs, double *seco
         nw_session_truncate(s->sessions[i], s->depth);
     }
     return NW_OK;
+}
+
+double nw_speed_linear(nw_speed *s, uint32_t n)
+{
+    nw_engine *e = s->engine;
+    const nw_weight *o = &e->weights.layers[0].o;
+    const double start = nw_now_s();
+
+    e->work.n_tokens = 1;
+    for (uint32_t i = 0; i < n; i++) {
+        nw_run_linears(e, NW_OP_O, 0, (nw_linear[]){{o, e->work.y}}, 1);
+    }
+    return nw_now_s() - start;
 }

@@ -21,5 +21,8 @@ NW_MUST_USE nw_status nw_speed_prefill(nw_speed *s, uint32_t n, double *seconds,
  * likewise. */
 NW_MUST_USE nw_status nw_speed_decode(nw_speed *s, uint32_t n, uint32_t n_seqs, double *seconds,
                                       nw_error *err);
+/* Seconds for n products of the first layer's output matrix with one vector: a single small matrix out
+ * of the cache, with nothing around it but the threads' meeting. After a prefill or a decode. */
+double nw_speed_linear(nw_speed *s, uint32_t n);
 
 #endif
