@@ -153,6 +153,7 @@ class Bench:
         self.args = args
         self.models = Models(args.work, args.narrow, args.peer_bin, args.smol)
         self.open, self.facts, self.reads, self.lines = {}, {}, [], []
+        self.failed = False
         self.reader = Child([args.steps, "-", str(args.threads)])
 
     def path(self, shape, side):
@@ -181,6 +182,19 @@ class Bench:
             self.open[key] = c
         return self.open[key]
 
+    def opens(self, shape, row):
+        """A model that cannot be made or opened is told, and the rest goes on."""
+        try:
+            self.child(shape, row.ours)
+            if row.peer:
+                self.child(shape, row.peer)
+            return True
+        except RuntimeError as e:
+            self.failed = True
+            self.line(row.regime, row.ours.name(), row.peer.name() if row.peer else "",
+                      "not measured: " + str(e).replace("\n", " ")[-100:], "", "", "", "", "", 0)
+            return False
+
     def close_all(self):
         for c in self.open.values():
             c.close()
@@ -205,13 +219,12 @@ class Bench:
 
     def measure(self, shape, rows, until, least, most=25):
         """Rounds of all that the rows need, each thing once a round; [(row, [(ours s, peer s, raw)])]."""
+        kept = [r for r in rows if self.opens(shape, r)]
         todo = []  # in order of need: the two sides of a row stand close together
-        for r in rows:
+        for r in kept:
             pairs = [(r.ours, r.command), (r.peer, r.peer_command or r.command)] if r.peer else [(r.ours, r.command)]
             todo += [p for p in pairs if p not in todo]
-        for side, _ in todo:
-            self.child(shape, side)
-        out = [(r, []) for r in rows]
+        out = [(r, []) for r in kept]
         n = 0
         while n < least or (time.monotonic() < until and n < most):
             seconds, raw = {}, {}
@@ -331,17 +344,12 @@ def run(args):
         wanted = args.only.split(",") if args.only else ["decode", "prefill", "batch", "load"]
     if args.prepare:
         args.minutes, args.rounds = 0, 1
-    failed = False
     for name, share, shape, rows in PHASES:
         if name not in wanted or (shape == "smol" and not args.smol) or (name == "ct2" and not args.python):
             continue
         shape = args.shape if shape == "1b" else shape
-        try:
-            until = time.monotonic() + 60 * args.minutes * share
-            b.table(shape, b.measure(shape, rows(), until, args.rounds))
-        except RuntimeError as e:
-            failed = True
-            b.line(name, "not measured", str(e).replace("\n", " ")[:120], "", "", "", "", "", "", 0)
+        until = time.monotonic() + 60 * args.minutes * share
+        b.table(shape, b.measure(shape, rows(), until, args.rounds))
         b.close_all()
     if "busy" in wanted:
         b.busy(args.shape, time.monotonic() + 60 * args.minutes * 0.06, args.rounds)
@@ -357,7 +365,7 @@ def run(args):
     gb = [r / 1e9 for r in b.reads]
     if gb:
         print(f"\n{args.threads} threads; raw read {spread(gb, '{:.1f}')} GB/s over {len(gb)} readings; t/s are medians.")
-    return 1 if failed else 0
+    return 1 if b.failed else 0
 
 
 def main():
