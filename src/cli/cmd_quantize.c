@@ -34,6 +34,15 @@ static const nw_option options[] = {
      .hi = 1024,
      .unit = "threads",
      .help = "threads; 0 for all this process may use; the bytes do not depend on it"},
+    {.name = "method",
+     .type = NW_OPT_CHOICE,
+     .choices = "rtn|refit|imatrix|gptq|gptq-refit",
+     .help = "how codes are chosen in all targets; by default as the recipe says, or rtn"},
+    {.name = "calibration",
+     .letter = 'c',
+     .type = NW_OPT_STRING,
+     .unit = "DIR",
+     .help = "statistics that narrow calibrate wrote, for imatrix, gptq and gptq-refit"},
     {.name = "force", .type = NW_OPT_FLAG, .help = "replace an earlier result of that name"},
     {.name = "no-fallback",
      .type = NW_OPT_FLAG,
@@ -172,6 +181,8 @@ static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
                                    .no_tokenizer = nw_args_flag(args, "no-tokenizer"),
                                    .n_threads = (unsigned)nw_args_int(args, "threads"),
                                    .show_progress = true,
+                                   .method = nw_args_str(args, "method"),
+                                   .calibration = nw_args_str(args, "calibration"),
                                    .mistakes = &mistakes};
 
     (void)exit_code;

@@ -7,6 +7,7 @@
 
 #define NW_COMMAND_MAP(X) \
     X(bench)              \
+    X(calibrate)          \
     X(completion)         \
     X(convert)            \
     X(decide)             \

@@ -105,6 +105,18 @@ typedef struct {
 NW_MUST_USE nw_status nw_engine_step(nw_engine *e, const nw_step_item *items, size_t n_items,
                                      nw_error *err);
 
+/* What the matrices of a layer read: x [n_tokens][n_cols] in F32, before it is packed for a kernel.
+ * `role` (an nw_role) is the first matrix that reads it: q (with k and v), o, gate (with up), down. */
+typedef void (*nw_input_fn)(void *ctx, int role, uint32_t layer, const float *x, uint32_t n_tokens,
+                            uint32_t n_cols);
+
+/* Runs one layer alone over a sequence of its own (1 <= n <= n_ctx and max_step_tokens): x
+ * [n][d_model] is the residual stream before the layer and becomes the one after it. For the first
+ * layer it is the embedding times embed_scale. on_input (may be NULL) sees what each matrix reads.
+ * A model can so be walked layer by layer, with many sequences a layer. Errors as of a step. */
+NW_MUST_USE nw_status nw_engine_layer(nw_engine *e, uint32_t layer, const int32_t *ids, uint32_t n,
+                                      float *x, nw_input_fn on_input, void *ctx, nw_error *err);
+
 /* Gets the logits [n_vocab] that follow ids[0..pos]; false stops the pass with NW_E_CANCELLED. */
 typedef bool (*nw_logits_fn)(void *ctx, size_t pos, const float *logits);
 

@@ -31,6 +31,15 @@ void nw_run_op(nw_engine *e, nw_ledger_entry entry, size_t n, nw_pool_fn fn, voi
 size_t nw_token_items(uint32_t n_tokens);
 void nw_token_range(size_t item, uint32_t n_tokens, uint32_t *t0, uint32_t *t1);
 
+/* Shows an input of `role` to whoever watches this layer. */
+static inline void nw_show_input(const nw_engine *e, nw_role role, uint32_t layer, const float *x,
+                                 uint32_t n_cols)
+{
+    if (e->on_input != NULL) {
+        e->on_input(e->on_input_ctx, (int)role, layer, x, e->work.n_tokens, n_cols);
+    }
+}
+
 /* y = W x for each of n <= 3 weights, inputs packed before. */
 void nw_run_linears(nw_engine *e, nw_op op, int32_t layer, const nw_linear *l, unsigned n);
 

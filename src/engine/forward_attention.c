@@ -184,9 +184,11 @@ void nw_forward_attention(nw_engine *e, uint32_t layer)
                                 .layer = (int32_t)layer,
                                 .bytes_converted = nw_pack_bytes(j.mask, c->d_model, n)},
               nw_token_items(n), norm_item, &j);
+    nw_show_input(e, NW_ROLE_Q, layer, e->work.h, c->d_model);
     nw_run_linears(e, NW_OP_QKV, (int32_t)layer,
                    (nw_linear[]){{&l->q, e->work.q}, {&l->k, e->work.k}, {&l->v, e->work.v}}, 3);
     attend_all(e, &j);
+    nw_show_input(e, NW_ROLE_O, layer, e->work.attn, j.n_cols);
     j.mask = nw_act_mask(e, out, NW_COUNT(out));
     nw_run_op(e,
               (nw_ledger_entry){.op = NW_OP_O_PACK,

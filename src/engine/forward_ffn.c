@@ -99,6 +99,7 @@ void nw_forward_ffn(nw_engine *e, uint32_t layer)
                                 .layer = at,
                                 .bytes_converted = nw_pack_bytes(j.mask, c->d_model, n)},
               nw_token_items(n), norm_item, &j);
+    nw_show_input(e, NW_ROLE_GATE, layer, e->work.h, c->d_model);
     j.act[0] = nw_act_view(e, &l->gate, n);
     j.act[1] = nw_act_view(e, &l->up, n);
     nw_run_op(e,
@@ -107,6 +108,7 @@ void nw_forward_ffn(nw_engine *e, uint32_t layer)
                                 .bytes = nw_weight_bytes(&l->gate) + nw_weight_bytes(&l->up),
                                 .macs = nw_weight_macs(&l->gate, 2 * n)},
               (nw_panel_count(c->d_ff) + NW_ITEM_PANELS - 1) / NW_ITEM_PANELS, gate_up_item, &j);
+    nw_show_input(e, NW_ROLE_DOWN, layer, e->work.gate, c->d_ff);
     j.mask = nw_act_mask(e, out, NW_COUNT(out));
     nw_run_op(e,
               (nw_ledger_entry){.op = NW_OP_DOWN_PACK,

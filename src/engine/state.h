@@ -67,6 +67,8 @@ struct nw_engine {
     float *score_logits; /* [score_rows][n_vocab], made by the first score */
     uint32_t score_rows;
     uint64_t step_no;
+    nw_input_fn on_input; /* NULL but within nw_engine_layer */
+    void *on_input_ctx;
 };
 
 /* Sizes everything in e->work and e->sessions from options and config. */
@@ -74,6 +76,10 @@ NW_MUST_USE nw_status nw_work_open(nw_engine *e, nw_error *err);
 
 /* Runs the step that e->work describes: writes KV, and logits where rows are wanted. */
 void nw_forward(nw_engine *e);
+
+/* Checks and lays out one step in e->work, as nw_engine_step does before it runs it. */
+NW_MUST_USE nw_status nw_step_plan(nw_engine *e, const nw_step_item *items, size_t n_items,
+                                   nw_error *err);
 
 /* Names the kernels of every op in the ledger and builds facts.kernel_map. */
 NW_MUST_USE nw_status nw_describe_kernels(nw_engine *e, nw_error *err);

@@ -118,7 +118,7 @@ static nw_phase phase_of(const nw_step_item *items, size_t n)
     return one == 0 ? NW_PHASE_PREFILL : NW_PHASE_MIXED;
 }
 
-nw_status nw_engine_step(nw_engine *e, const nw_step_item *items, size_t n_items, nw_error *err)
+nw_status nw_step_plan(nw_engine *e, const nw_step_item *items, size_t n_items, nw_error *err)
 {
     nw_work *w = &e->work;
 
@@ -131,6 +131,14 @@ nw_status nw_engine_step(nw_engine *e, const nw_step_item *items, size_t n_items
     w->kv_tokens = w->kv_tokens_local = w->kv_pairs = w->kv_pairs_local = 0;
     for (size_t i = 0; i < n_items; i++) {
         plan_item(e, &items[i]);
+    }
+    return NW_OK;
+}
+
+nw_status nw_engine_step(nw_engine *e, const nw_step_item *items, size_t n_items, nw_error *err)
+{
+    if (nw_step_plan(e, items, n_items, err) != NW_OK) {
+        return err->code;
     }
     nw_forward(e);
     for (size_t i = 0; i < n_items; i++) {

@@ -11,10 +11,11 @@
 
 #include "artifact/source_note.h"
 #include "artifact/writer.h"
+#include "base/log.h"
 #include "base/pool.h"
 #include "base/progress.h"
 #include "base/signal.h"
-#include "quant/rtn.h"
+#include "quant/input_cache.h"
 
 /* Packed bytes held at one time; large enough for every thread to have several panels. */
 #define BLOCK_BYTES ((size_t)8 << 20)
@@ -27,6 +28,8 @@ typedef struct {
     size_t n;
     nw_pool *pool;
     nw_artifact_writer *writer;
+    nw_input_cache inputs;
+    json_t *report; /* of the matrices that a method other than rtn made; part of the manifest */
     nw_progress progress;
     uint64_t n_done, n_params;
 } driver;
@@ -35,10 +38,11 @@ typedef struct {
 typedef struct {
     const nw_checkpoint *ckpt;
     const nw_recipe_choice *choice;
-    nw_scale_rule rule;
+    nw_method_job method;
     uint32_t panel0; /* first of the block */
     size_t panel_bytes, scratch_bytes;
     uint8_t *out;            /* [block panels][panel_bytes] */
+    nw_output_error *output; /* [block panels] */
     nw_tensor_error *errors; /* [block panels] */
     float *rows;             /* [n_threads][17][n_cols]: 16 rows and a decoded one */
     uint8_t *scratch;        /* [n_threads][scratch_bytes] */
@@ -89,8 +93,9 @@ static void quantize_panel(void *ctx, size_t item, unsigned worker)
         job_fail(job, &err);
         return;
     }
-    if (!nw_rtn_pack_panel(type, job->rule, rows, n_rows, t->n_cols, panel,
-                           job->scratch + worker * job->scratch_bytes, &bad_row)) {
+    if (!nw_method_pack_panel(&job->method, rows, n_rows, panel,
+                              job->scratch + worker * job->scratch_bytes, &job->output[item],
+                              &bad_row)) {
         (void)nw_fail(&err, NW_E_RANGE, "tensor '%s' row %u: values too large for an FP16 scale",
                       t->name, (unsigned)(row0 + bad_row));
         job_fail(job, &err);
@@ -104,8 +109,8 @@ static void quantize_panel(void *ctx, size_t item, unsigned worker)
     }
 }
 
-static nw_status job_open(const driver *d, const nw_recipe_choice *choice, block_job *job,
-                          uint32_t *block, nw_error *err)
+static nw_status job_open(const driver *d, const nw_recipe_choice *choice, const nw_hessian *h,
+                          block_job *job, uint32_t *block, nw_error *err)
 {
     const nw_ckpt_tensor *t = choice->tensor;
     const size_t n_threads = nw_pool_threads(d->pool);
@@ -113,9 +118,12 @@ static nw_status job_open(const driver *d, const nw_recipe_choice *choice, block
 
     *job = (block_job){.ckpt = d->ckpt,
                        .choice = choice,
-                       .rule = nw_recipe_scale_rule(d->recipe),
-                       .scratch_bytes =
-                           (nw_rtn_scratch_bytes(choice->type, t->n_cols) + 63) / 64 * 64};
+                       .method = {.method = choice->method,
+                                  .type = choice->type,
+                                  .rule = nw_recipe_scale_rule(d->recipe),
+                                  .h = h,
+                                  .n_cols = t->n_cols}};
+    job->scratch_bytes = (nw_method_scratch_bytes(&job->method) + 63) / 64 * 64;
     if (!nw_panel_bytes(choice->type, t->n_cols, &job->panel_bytes)) {
         return nw_fail(err, NW_E_RANGE, "tensor '%s': %u columns are too many", t->name,
                        (unsigned)t->n_cols);
@@ -126,9 +134,11 @@ static nw_status job_open(const driver *d, const nw_recipe_choice *choice, block
     *block = want < n_panels ? (uint32_t)want : n_panels;
     job->out = calloc(*block, job->panel_bytes);
     job->errors = calloc(*block, sizeof *job->errors);
+    job->output = calloc(*block, sizeof *job->output);
     job->rows = calloc(n_threads * (NW_PANEL_ROWS + 1), t->n_cols * sizeof *job->rows);
     job->scratch = calloc(n_threads, job->scratch_bytes + 1);
-    if (job->out == NULL || job->errors == NULL || job->rows == NULL || job->scratch == NULL) {
+    if (job->out == NULL || job->errors == NULL || job->output == NULL || job->rows == NULL ||
+        job->scratch == NULL) {
         return nw_fail(err, NW_E_NOMEM, "tensor '%s': no memory for a block of %u panels", t->name,
                        (unsigned)*block);
     }
@@ -139,12 +149,13 @@ static void job_close(block_job *job)
 {
     free(job->out);
     free(job->errors);
+    free(job->output);
     free(job->rows);
     free(job->scratch);
 }
 
 static nw_status run_block(driver *d, block_job *job, uint32_t n, nw_tensor_error *sum,
-                           nw_error *err)
+                           nw_output_error *output, nw_error *err)
 {
     const nw_ckpt_tensor *t = job->choice->tensor;
 
@@ -155,22 +166,59 @@ static nw_status run_block(driver *d, block_job *job, uint32_t n, nw_tensor_erro
     }
     for (uint32_t i = 0; i < n; i++) {
         nw_tensor_error_add(sum, &job->errors[i]);
+        output->err += job->output[i].err;
+        output->power += job->output[i].power;
     }
     d->n_done += (uint64_t)n * NW_PANEL_ROWS * t->n_cols;
     return nw_artifact_writer_add(d->writer, job->out, n * job->panel_bytes, err);
 }
 
+/* What the method met: a line of the manifest for each matrix it made. */
+static nw_status report_matrix(driver *d, const nw_recipe_choice *choice, const nw_hessian *h,
+                               const nw_output_error *output, nw_error *err)
+{
+    const bool fell = nw_method_needs_factor(choice->method) && h->u == NULL;
+    const nw_method used = fell ? NW_METHOD_IMATRIX : choice->method;
+
+    if (choice->method == NW_METHOD_RTN) {
+        return NW_OK;
+    }
+    json_t *row =
+        json_pack("{s:s, s:s}", "name", choice->tensor->name, "method", nw_method_name(used));
+    if (h != NULL) {
+        const double db = output->err > 0 ? 10 * log10(output->power / output->err) : 0;
+        (void)json_object_set_new(row, "output_sqnr_db", json_real(db));
+        (void)json_object_set_new(row, "n_dead", json_integer((json_int_t)h->n_dead));
+    }
+    if (nw_method_needs_factor(choice->method)) {
+        (void)json_object_set_new(row, "damp", json_real(h->damp));
+    }
+    if (fell || (h != NULL && h->n_tries > 1)) {
+        nw_log(NW_LOG_WARN, "%s: Hessian not positive definite, damping raised to %g%s",
+               choice->tensor->name, h->damp, fell ? ": no factor, rounded to nearest" : "");
+    }
+    return json_array_append_new(d->report, row) == 0
+               ? NW_OK
+               : nw_fail(err, NW_E_NOMEM, "tensor '%s': no memory for its report",
+                         choice->tensor->name);
+}
+
 static nw_status write_matrix(driver *d, const nw_recipe_choice *choice, nw_error *err)
 {
     const uint32_t n_panels = nw_panel_count(choice->tensor->n_rows);
+    const nw_hessian *h = NULL;
     nw_tensor_error sum = {0};
-    block_job job;
+    nw_output_error output = {0};
+    block_job job = {0};
     uint32_t block = 0;
-    nw_status st = job_open(d, choice, &job, &block, err);
+    nw_status st =
+        nw_input_cache_get(&d->inputs, choice, nw_checkpoint_config(d->ckpt)->tied, &h, err);
+
+    st = st == NW_OK ? job_open(d, choice, h, &job, &block, err) : st;
 
     for (uint32_t p = 0; st == NW_OK && p < n_panels; p += block) {
         job.panel0 = p;
-        st = run_block(d, &job, n_panels - p < block ? n_panels - p : block, &sum, err);
+        st = run_block(d, &job, n_panels - p < block ? n_panels - p : block, &sum, &output, err);
         if (st == NW_OK && nw_stop_requested()) {
             st = nw_fail(err, NW_E_CANCELLED, "stopped at tensor '%s'; nothing was left behind",
                          choice->tensor->name);
@@ -180,6 +228,7 @@ static nw_status write_matrix(driver *d, const nw_recipe_choice *choice, nw_erro
         }
     }
     job_close(&job);
+    st = st == NW_OK ? report_matrix(d, choice, h, &output, err) : st;
     return st == NW_OK ? nw_artifact_writer_end_tensor(d->writer, &sum, err) : st;
 }
 
@@ -240,7 +289,7 @@ static char *rule_text(const driver *d)
     (void)nw_buf_puts(&b, "");
     for (size_t i = 0; i < d->n; i++) {
         const nw_recipe_choice *ch = &d->choices[i];
-        const char *text = nw_rtn_rule_text(ch->type, nw_recipe_scale_rule(d->recipe));
+        const char *text = nw_method_text(ch->method, ch->type, nw_recipe_scale_rule(d->recipe));
         if (ch->targeted && text[0] != '\0' && (b.len == 0 || strstr(b.data, text) == NULL)) {
             (void)nw_buf_printf(&b, "%s%s", b.len > 0 ? "; " : "", text);
         }
@@ -278,7 +327,22 @@ static bool fill_tensors(const driver *d, nw_manifest *m)
     return true;
 }
 
-static nw_status fill_manifest(const driver *d, nw_manifest *m, nw_error *err)
+/* Statistics and, as it grows, the report of the matrices: kept where the recipe is, which the
+ * writer seals when all is written. */
+static void note_methods(driver *d, json_t *recipe)
+{
+    if (d->inputs.stats != NULL) {
+        const json_t *m = nw_stats_manifest(d->inputs.stats);
+        (void)json_object_set_new(
+            recipe, "calibration",
+            json_pack("{s:s, s:O, s:O, s:O}", "hash", nw_stats_hash(d->inputs.stats), "data",
+                      json_object_get(m, "data"), "n_samples", json_object_get(m, "n_samples"),
+                      "n_tokens", json_object_get(m, "n_tokens")));
+    }
+    (void)json_object_set(recipe, "matrices", d->report);
+}
+
+static nw_status fill_manifest(driver *d, nw_manifest *m, nw_error *err)
 {
     nw_status st = nw_source_note(d->ckpt, &m->note, err);
 
@@ -295,6 +359,7 @@ static nw_status fill_manifest(const driver *d, nw_manifest *m, nw_error *err)
     m->scale_rule = rule_text(d);
     m->a8 = nw_recipe_a8(d->recipe);
     m->recipe = nw_recipe_json(d->recipe, d->choices, d->n);
+    note_methods(d, m->recipe);
     if (m->tool_version == NULL || m->source_name == NULL || m->recipe_name == NULL ||
         m->scale_rule == NULL || m->recipe == NULL || !fill_tensors(d, m)) {
         return nw_fail(err, NW_E_NOMEM, "no memory for a manifest of %zu tensors", d->n);
@@ -308,11 +373,23 @@ static nw_status open_all(driver *d, nw_error *err)
     const nw_quantize_options *o = d->options;
     nw_status st = nw_recipe_open(o->recipe, &d->recipe, err);
 
+    if (st == NW_OK && o->method != NULL) {
+        nw_method m = NW_METHOD_RTN;
+        if (!nw_method_parse(o->method, &m)) {
+            return nw_fail(err, NW_E_USAGE, "unknown method '%s'", o->method);
+        }
+        nw_recipe_set_method(d->recipe, m);
+    }
+    st = st == NW_OK ? nw_recipe_set_calibration(d->recipe, o->calibration, err) : st;
     if (st == NW_OK) {
         st = nw_source_open(o->source, o->out, &d->ckpt, err);
     }
     if (st == NW_OK) {
         st = nw_recipe_resolve(d->recipe, d->ckpt, &d->choices, &d->n, o->mistakes, err);
+    }
+    if (st == NW_OK) {
+        st = nw_input_cache_open(&d->inputs, d->recipe, d->choices, d->n,
+                                 nw_checkpoint_config(d->ckpt), err);
     }
     if (st == NW_OK) {
         st = order_choices(d, err);
@@ -361,8 +438,9 @@ static nw_status write_all(driver *d, nw_error *err)
 
 nw_status nw_quantize(const nw_quantize_options *o, nw_manifest *summary, nw_error *err)
 {
-    driver d = {.options = o};
-    nw_status st = open_all(&d, err);
+    driver d = {.options = o, .report = json_array()};
+    nw_status st =
+        d.report != NULL ? open_all(&d, err) : nw_fail(err, NW_E_NOMEM, "%s: no memory", o->source);
 
     if (st == NW_OK) {
         st = open_writer(&d, err);
@@ -374,6 +452,8 @@ nw_status nw_quantize(const nw_quantize_options *o, nw_manifest *summary, nw_err
         *summary = nw_artifact_writer_take_manifest(d.writer);
     }
     nw_artifact_writer_close(d.writer);
+    nw_input_cache_close(&d.inputs);
+    json_decref(d.report);
     nw_pool_close(d.pool);
     nw_recipe_close(d.recipe);
     nw_checkpoint_close(d.ckpt);

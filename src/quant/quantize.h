@@ -1,6 +1,7 @@
 /* The driver of `narrow quantize`: checks the recipe against all shapes first, then streams each
- * matrix through round-to-nearest into a native artifact, measuring the error of every tensor.
- * Memory: a few MiB a thread, whatever the model. Bytes do not depend on the thread count.
+ * matrix through its method into a native artifact, measuring the error of every tensor.
+ * Memory: a few MiB a thread, whatever the model, and for the methods that use them the statistics
+ * of one input with their factor (12 n^2 bytes). Bytes do not depend on the thread count.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NW_QUANT_QUANTIZE_H
 #define NW_QUANT_QUANTIZE_H
@@ -9,14 +10,16 @@
 #include "base/buf.h"
 
 typedef struct {
-    const char *source; /* checkpoint: GGUF, HF folder, llama2.c .bin */
-    const char *recipe; /* built-in name or YAML path */
-    const char *out;    /* folder to be made */
-    bool replace;       /* an existing folder of that name is replaced */
-    bool no_tokenizer;  /* the model has none */
-    unsigned n_threads; /* 0: nw_cpu_threads */
-    bool show_progress; /* a line on stderr */
-    nw_buf *mistakes;   /* NULL, or gets every mistake of the recipe, a line each */
+    const char *source;      /* checkpoint: GGUF, HF folder, llama2.c .bin */
+    const char *recipe;      /* built-in name or YAML path */
+    const char *out;         /* folder to be made */
+    bool replace;            /* an existing folder of that name is replaced */
+    bool no_tokenizer;       /* the model has none */
+    unsigned n_threads;      /* 0: nw_cpu_threads */
+    bool show_progress;      /* a line on stderr */
+    const char *method;      /* of all targets, by name; NULL: as the recipe says */
+    const char *calibration; /* folder of statistics; NULL: as the recipe says */
+    nw_buf *mistakes;        /* NULL, or gets every mistake of the recipe, a line each */
 } nw_quantize_options;
 
 /* *summary (may be NULL) gets the manifest; release it with nw_manifest_release. */

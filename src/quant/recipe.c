@@ -73,6 +73,7 @@ nw_status nw_recipe_pattern_add(nw_recipe *r, nw_recipe_list *list, const char *
 
     p->text = nw_arena_strndup(&r->arena, text, strlen(text));
     p->type = type;
+    p->method = r->method;
     if (p->text == NULL) {
         return nw_fail(err, NW_E_NOMEM, "%s: no memory for a pattern", where);
     }
@@ -172,4 +173,27 @@ bool nw_recipe_a8(const nw_recipe *r)
 nw_scale_rule nw_recipe_scale_rule(const nw_recipe *r)
 {
     return r->rule;
+}
+
+const char *nw_recipe_calibration(const nw_recipe *r)
+{
+    return r->calibration;
+}
+
+void nw_recipe_set_method(nw_recipe *r, nw_method m)
+{
+    r->method = m;
+    for (size_t i = 0; i < r->targets.n; i++) {
+        r->targets.items[i].method = m;
+    }
+}
+
+nw_status nw_recipe_set_calibration(nw_recipe *r, const char *dir, nw_error *err)
+{
+    if (dir == NULL) {
+        return NW_OK;
+    }
+    r->calibration = nw_arena_strndup(&r->arena, dir, strlen(dir));
+    return r->calibration != NULL ? NW_OK
+                                  : nw_fail(err, NW_E_NOMEM, "%s: no memory for its name", dir);
 }

@@ -3,8 +3,10 @@
  *     name: attention-int8            # optional; the file's name otherwise
  *     activations: a16                # a16 | a8 (int8 per token in quantized matrices)
  *     scale: search                   # search | absmax: how INT4 scales are chosen
+ *     method: gptq-refit              # how codes are chosen (method.h); rtn by default
+ *     calibration: stats              # folder of `narrow calibrate`, for the methods that need it
  *     targets:                        # the first that matches a tensor decides
- *       - {match: '.*\.self_attn\..*', weights: int8}
+ *       - {match: '.*\.self_attn\..*', weights: int8, method: rtn}
  *       - {match: '.*\.mlp\..*', weights: int4-g64-zp}
  *     ignore: ['model\.layers\.0\..*']   # stays as `keep` says, before any target is looked at
  *     keep: bf16                      # bf16 | f32: matrices that no target names
@@ -20,8 +22,7 @@
 #include "base/json.h"
 #include "formats/panel.h"
 #include "model/checkpoint.h"
-
-typedef enum { NW_SCALE_SEARCH, NW_SCALE_ABSMAX } nw_scale_rule;
+#include "quant/method.h"
 
 typedef struct nw_recipe nw_recipe;
 
@@ -32,6 +33,11 @@ void nw_recipe_close(nw_recipe *r);
 const char *nw_recipe_name(const nw_recipe *r);
 bool nw_recipe_a8(const nw_recipe *r);
 nw_scale_rule nw_recipe_scale_rule(const nw_recipe *r);
+const char *nw_recipe_calibration(const nw_recipe *r); /* NULL: none is named */
+/* The command line's word in place of the recipe's: the method of all targets, the folder of
+ * statistics (copied; NULL leaves it). */
+void nw_recipe_set_method(nw_recipe *r, nw_method m);
+NW_MUST_USE nw_status nw_recipe_set_calibration(nw_recipe *r, const char *dir, nw_error *err);
 /* Name of the i-th built-in recipe and its line of help; NULL past the last. */
 const char *nw_recipe_builtin(size_t i, const char **help);
 
@@ -41,7 +47,8 @@ typedef struct {
     bool is_vector;
     bool targeted; /* a target named it; otherwise kept */
     nw_panel_type type;
-    const char *why; /* the pattern that decided, or "kept"; borrowed from the recipe */
+    nw_method method; /* rtn where the layout knows no other */
+    const char *why;  /* the pattern that decided, or "kept"; borrowed from the recipe */
 } nw_recipe_choice;
 
 /* Resolves the recipe against a checkpoint; *out [n tensors] is freed by the caller. All mistakes

@@ -14,6 +14,7 @@ typedef struct {
     const char *text;
     struct pcre2_real_code_8 *code; /* anchored at both ends */
     nw_panel_type type;             /* of targets */
+    nw_method method;               /* of targets */
 } nw_recipe_pattern;
 
 typedef struct {
@@ -27,6 +28,8 @@ struct nw_recipe {
     bool a8;
     nw_scale_rule rule;
     nw_panel_type keep;
+    nw_method method;        /* of targets that name none */
+    const char *calibration; /* NULL: none */
     nw_recipe_list targets, ignored;
 };
 

@@ -120,7 +120,39 @@ static void choose(const nw_recipe *r, const nw_ckpt_tensor *t, pcre2_match_data
     if (target < r->targets.n) {
         out->targeted = true;
         out->type = r->targets.items[target].type;
+        if (nw_method_knows(r->targets.items[target].method, out->type)) {
+            out->method = r->targets.items[target].method;
+        }
         out->why = r->targets.items[target].text;
+    }
+}
+
+/* A method that needs statistics, of an input that calibration watches. */
+static void check_methods(const nw_recipe *r, const nw_recipe_choice *choices, size_t n,
+                          const nw_model_config *config, nw_buf *mistakes)
+{
+    bool told = false;
+
+    for (size_t i = 0; i < n; i++) {
+        const nw_recipe_choice *ch = &choices[i];
+        const char *name = nw_method_name(ch->method);
+        nw_input input = NW_INPUT_COUNT;
+        if (!nw_method_needs_stats(ch->method)) {
+            continue;
+        }
+        if (r->calibration == NULL && !told) {
+            told = true;
+            (void)nw_buf_printf(mistakes,
+                                "method %s needs calibration statistics: name the folder that "
+                                "narrow calibrate wrote\n",
+                                name);
+        }
+        if (!nw_input_of_role(ch->tensor->role, config->tied, &input)) {
+            (void)nw_buf_printf(mistakes,
+                                "%.*s: method %s needs statistics of its input, and a table that "
+                                "is only looked up has none\n",
+                                (int)leaf_length(ch->tensor->name), ch->tensor->name, name);
+        }
     }
 }
 
@@ -170,6 +202,7 @@ nw_status nw_recipe_resolve(const nw_recipe *r, const nw_checkpoint *c, nw_recip
         choose(r, nw_checkpoint_at(c, i), md, &choices[i]);
     }
     check_groups(choices, n_tensors, &found);
+    check_methods(r, choices, n_tensors, nw_checkpoint_config(c), &found);
     if (found.len > 0) {
         st = fail_with(r, &found, err);
         if (mistakes != NULL) {
@@ -193,8 +226,9 @@ static json_t *list_json(const nw_recipe_list *list, bool with_type)
     char type[32];
 
     for (size_t i = 0; i < list->n; i++) {
-        json_t *item = with_type ? json_pack("{s:s, s:s}", "match", list->items[i].text, "weights",
-                                             nw_panel_name(list->items[i].type, type))
+        json_t *item = with_type ? json_pack("{s:s, s:s, s:s}", "match", list->items[i].text,
+                                             "weights", nw_panel_name(list->items[i].type, type),
+                                             "method", nw_method_name(list->items[i].method))
                                  : json_string(list->items[i].text);
         (void)json_array_append_new(out, item);
     }

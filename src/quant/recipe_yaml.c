@@ -7,7 +7,6 @@
 
 #include "base/yaml.h"
 #include "quant/recipe_parts.h"
-#include "quant/rtn.h"
 
 #define MAX_MISTAKE_BYTES 900 /* of nw_error's message */
 
@@ -34,8 +33,8 @@ static void mistake(reader *rd, const char *pointer, const char *fmt, ...)
 
 static void read_keys(reader *rd, const json_t *root)
 {
-    static const char *const known[] = {"name",    "activations", "scale",
-                                        "targets", "ignore",      "keep"};
+    static const char *const known[] = {"name",   "activations", "scale",  "targets",
+                                        "ignore", "keep",        "method", "calibration"};
     const char *key = NULL;
     json_t *value = NULL;
     char pointer[128];
@@ -49,8 +48,8 @@ static void read_keys(reader *rd, const json_t *root)
         if (i == NW_COUNT(known)) {
             (void)snprintf(pointer, sizeof pointer, "/%.100s", key);
             mistake(rd, pointer,
-                    "unknown key '%.60s' (known: name activations scale targets "
-                    "ignore keep)",
+                    "unknown key '%.60s' (known: name activations scale method calibration "
+                    "targets ignore keep)",
                     key);
         }
     }
@@ -88,6 +87,24 @@ static void add_pattern(reader *rd, nw_recipe_list *list, const char *pointer, c
     }
 }
 
+/* The method at `key` of obj, or `fallback` where there is none. */
+static nw_method read_method(reader *rd, const json_t *obj, const char *pointer, nw_method fallback)
+{
+    const json_t *v = json_object_get(obj, "method");
+    const char *name = json_string_value(v);
+    nw_method m = fallback;
+
+    if (v != NULL && (name == NULL || !nw_method_parse(name, &m))) {
+        char known[128] = "";
+        size_t n = 0;
+        for (int i = 0; i < NW_METHOD_COUNT; i++) {
+            n += (size_t)snprintf(known + n, sizeof known - n, " %s", nw_method_name((nw_method)i));
+        }
+        mistake(rd, pointer, "unknown method '%.60s' (known:%s)", name != NULL ? name : "?", known);
+    }
+    return m;
+}
+
 static void read_target(reader *rd, const json_t *item, size_t i)
 {
     const char *match = json_string_value(json_object_get(item, "match"));
@@ -96,16 +113,35 @@ static void read_target(reader *rd, const json_t *item, size_t i)
     char pointer[64];
 
     (void)snprintf(pointer, sizeof pointer, "/targets/%zu", i);
-    if (match == NULL || weights == NULL || json_object_size(item) != 2) {
-        mistake(rd, pointer, "a target is {match: PATTERN, weights: TYPE} and nothing else");
+    const size_t n_keys = 2 + (json_object_get(item, "method") != NULL);
+    if (match == NULL || weights == NULL || json_object_size(item) != n_keys) {
+        mistake(rd, pointer,
+                "a target is {match: PATTERN, weights: TYPE}, method: METHOD if wanted, and "
+                "nothing else");
         return;
     }
-    if (!nw_panel_parse(weights, &type) || !nw_rtn_writes(type)) {
+    if (!nw_panel_parse(weights, &type) || !nw_method_writes(type)) {
         mistake(rd, pointer,
                 "unknown weights '%.60s' (f32, bf16, int8, int4-g32, int4-g64-zp, ...)", weights);
         return;
     }
+    const size_t n = rd->recipe->targets.n;
     add_pattern(rd, &rd->recipe->targets, pointer, match, type);
+    if (rd->recipe->targets.n > n) {
+        rd->recipe->targets.items[n].method = read_method(rd, item, pointer, rd->recipe->method);
+    }
+}
+
+/* Folder of statistics: as it stands in the file, seen from where the program runs. */
+static nw_status read_calibration(reader *rd, const json_t *root, nw_error *err)
+{
+    const json_t *v = json_object_get(root, "calibration");
+
+    if (v != NULL && !json_is_string(v)) {
+        mistake(rd, "/calibration", "'calibration' is not a path");
+        return NW_OK;
+    }
+    return nw_recipe_set_calibration(rd->recipe, json_string_value(v), err);
 }
 
 static nw_status read_lists(reader *rd, const json_t *root, nw_error *err)
@@ -179,7 +215,9 @@ nw_status nw_recipe_load_yaml(const char *path, nw_recipe *r, nw_error *err)
         read_choice(&rd, root, "scale", "search", "absmax") ? NW_SCALE_ABSMAX : NW_SCALE_SEARCH;
     r->keep = (nw_panel_type){
         .kind = read_choice(&rd, root, "keep", "bf16", "f32") ? NW_PANEL_F32 : NW_PANEL_BF16};
-    st = read_lists(&rd, root, err);
+    r->method = read_method(&rd, root, "/method", NW_METHOD_RTN);
+    st = read_calibration(&rd, root, err);
+    st = st == NW_OK ? read_lists(&rd, root, err) : st;
     if (st == NW_OK && rd.mistakes.len > 0) {
         st = nw_fail(err, NW_E_FORMAT, "%.*s", MAX_MISTAKE_BYTES, rd.mistakes.data);
     }

@@ -14,7 +14,8 @@
 #define NW_QUANT_RTN_H
 
 #include "formats/panel.h"
-#include "quant/recipe.h"
+
+typedef enum { NW_SCALE_SEARCH, NW_SCALE_ABSMAX } nw_scale_rule;
 
 /* Fractions of the absmax scale tried by the search, each with both signs. */
 #define NW_RTN_CANDIDATES 19

@@ -1,0 +1,361 @@
+/* Fitting of grids: see grid.h. Every operation is an IEEE one in a fixed order: the same bytes on
+ * every machine.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "quant/grid.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "formats/half.h"
+
+/* Steps of the search: fractions of the scale that the extent of the group asks for. Below 0.6
+ * clipping costs more than finer steps gain; above 1 the refit takes over. */
+#define FRACTION_FIRST 0.60F
+#define FRACTION_STEP  0.05F
+#define N_FRACTIONS    10
+#define N_REFITS       3 /* of the best fit, after the search */
+
+typedef struct {
+    nw_grid_fit fit;
+    float err[NW_LANES];
+} candidate;
+
+static float max2(float a, float b)
+{
+    return a > b ? a : b;
+}
+
+static float min2(float a, float b)
+{
+    return a < b ? a : b;
+}
+
+/* x to the nearest integer, ties to even, for |x| < 2^22 (see rtn.c). */
+static float round_even(float x)
+{
+    const float big = 0x1.8p23F;
+    return (x + big) - big;
+}
+
+static float inverse(float s)
+{
+    const float inv = 1 / s;
+    return isfinite(inv) ? inv : 0;
+}
+
+bool nw_grid_of(nw_panel_type type, uint32_t n_cols, nw_grid *out)
+{
+    nw_grid g = {.group = type.group > 0 ? type.group : n_cols};
+
+    if (type.two_level) {
+        return false;
+    }
+    if (type.kind == NW_PANEL_INT8) {
+        g.kind = type.min ? NW_GRID_MIN : NW_GRID_CENTERED;
+        g.lo = type.min ? -128 : -127;
+        g.hi = 127;
+        g.f32_scale = type.group == 0;
+    } else if (type.kind == NW_PANEL_INT4) {
+        g.kind = type.min ? NW_GRID_MIN : type.zero_point ? NW_GRID_ZERO : NW_GRID_MID;
+        g.hi = 15;
+    } else {
+        return false;
+    }
+    *out = g;
+    return true;
+}
+
+void nw_grid_encode(const nw_grid *g, const nw_grid_fit *fit, const float *w, float *code,
+                    float *value)
+{
+    for (uint32_t r = 0; r < NW_LANES; r++) {
+        const float q = (w[r] - fit->offset[r]) * inverse(fit->scale[r]);
+        code[r] = round_even(min2(max2(q, g->lo), g->hi));
+        value[r] = fit->scale[r] * code[r] + fit->offset[r];
+    }
+}
+
+static float to_f16(float x)
+{
+    return nw_f16_to_f32(nw_f16_from_f32(x));
+}
+
+void nw_grid_store(const nw_grid *g, const float *scale, const float *offset, nw_grid_fit *fit)
+{
+    for (uint32_t r = 0; r < NW_LANES; r++) {
+        const float s = g->f32_scale ? scale[r] : to_f16(scale[r]);
+        fit->scale[r] = s;
+        fit->offset[r] = g->kind == NW_GRID_MIN ? to_f16(offset[r]) : -(s * fit->zero[r]);
+    }
+}
+
+/* Least-squares scale and offset for the codes that `fit` gives; lanes where that has no meaning
+ * (a group of one code) keep what they have. */
+static void refit(const nw_grid *g, const float *tile, const float *h, uint32_t n, nw_grid_fit *fit)
+{
+    float sh = 0;
+    float su[NW_LANES] = {0};
+    float suu[NW_LANES] = {0};
+    float sw[NW_LANES] = {0};
+    float swu[NW_LANES] = {0};
+    float inv[NW_LANES];
+    float scale[NW_LANES];
+    float offset[NW_LANES];
+
+    for (uint32_t r = 0; r < NW_LANES; r++) {
+        inv[r] = inverse(fit->scale[r]);
+    }
+    for (uint32_t k = 0; k < n; k++) {
+        const float *w = tile + (size_t)k * NW_LANES;
+        const float hk = h != NULL ? h[k] : 1;
+        sh += hk;
+        for (uint32_t r = 0; r < NW_LANES; r++) {
+            const float x = (w[r] - fit->offset[r]) * inv[r];
+            const float u = round_even(min2(max2(x, g->lo), g->hi)) - fit->zero[r];
+            su[r] += hk * u;
+            suu[r] += hk * u * u;
+            sw[r] += hk * w[r];
+            swu[r] += hk * w[r] * u;
+        }
+    }
+    for (uint32_t r = 0; r < NW_LANES; r++) {
+        const bool both = g->kind == NW_GRID_MIN;
+        const float num = both ? sh * swu[r] - su[r] * sw[r] : swu[r];
+        const float den = both ? sh * suu[r] - su[r] * su[r] : suu[r];
+        const float s = num / den;
+        /* a denominator that is all rounding says that the codes are all the same */
+        const bool ok = den > 1e-6F * (both ? sh * suu[r] : suu[r]) && isfinite(s);
+        scale[r] = ok ? s : fit->scale[r];
+        const float stored = g->f32_scale ? scale[r] : to_f16(scale[r]);
+        offset[r] = ok ? (sw[r] - stored * su[r]) / sh : fit->offset[r];
+    }
+    nw_grid_store(g, scale, offset, fit);
+}
+
+static void measure(const nw_grid *g, const float *tile, const float *h, uint32_t n, candidate *c)
+{
+    float inv[NW_LANES];
+    float sum[NW_LANES] = {0};
+
+    for (uint32_t r = 0; r < NW_LANES; r++) {
+        inv[r] = inverse(c->fit.scale[r]);
+    }
+    for (uint32_t k = 0; k < n; k++) {
+        const float *w = tile + (size_t)k * NW_LANES;
+        const float hk = h != NULL ? h[k] : 1;
+        for (uint32_t r = 0; r < NW_LANES; r++) {
+            const float x = (w[r] - c->fit.offset[r]) * inv[r];
+            const float q = round_even(min2(max2(x, g->lo), g->hi));
+            const float d = w[r] - (c->fit.scale[r] * q + c->fit.offset[r]);
+            sum[r] += hk * d * d;
+        }
+    }
+    memcpy(c->err, sum, sizeof sum);
+}
+
+/* Lane by lane, the earlier one on a tie. */
+static void keep_better(candidate *best, const candidate *c)
+{
+    for (uint32_t r = 0; r < NW_LANES; r++) {
+        if (c->err[r] < best->err[r]) {
+            best->fit.scale[r] = c->fit.scale[r];
+            best->fit.offset[r] = c->fit.offset[r];
+            best->fit.zero[r] = c->fit.zero[r];
+            best->err[r] = c->err[r];
+        }
+    }
+}
+
+typedef struct {
+    float lo[NW_LANES], hi[NW_LANES];
+} extent;
+
+static extent extent_of(const nw_grid *g, const float *tile, uint32_t n)
+{
+    extent e;
+
+    for (uint32_t r = 0; r < NW_LANES; r++) {
+        const float first = g->kind == NW_GRID_MIN ? tile[r] : 0;
+        e.lo[r] = e.hi[r] = first;
+    }
+    for (uint32_t k = 0; k < n; k++) {
+        const float *w = tile + (size_t)k * NW_LANES;
+        for (uint32_t r = 0; r < NW_LANES; r++) {
+            e.lo[r] = min2(e.lo[r], w[r]);
+            e.hi[r] = max2(e.hi[r], w[r]);
+        }
+    }
+    return e;
+}
+
+/* Candidate i of the search, before the refit: a fraction of the scale of the extent. Symmetric
+ * INT4 tries both signs (its codes reach -8 and 7), zero points three neighbours. */
+static void propose(const nw_grid *g, const extent *e, int i, nw_grid_fit *fit)
+{
+    static const int variants[] = {
+        [NW_GRID_CENTERED] = 1, [NW_GRID_MID] = 2, [NW_GRID_ZERO] = 3, [NW_GRID_MIN] = 1};
+    const int variant = i % variants[g->kind];
+    const float f = FRACTION_FIRST + FRACTION_STEP * (float)(i / variants[g->kind]);
+    float scale[NW_LANES];
+    float offset[NW_LANES];
+
+    for (uint32_t r = 0; r < NW_LANES; r++) {
+        const float peak = max2(-e->lo[r], e->hi[r]);
+        const float range = e->hi[r] - e->lo[r];
+        const float step = range / (g->hi - g->lo) * f;
+        const float z = round_even(-e->lo[r] * f * inverse(step)) + (float)(variant - 1);
+        switch (g->kind) {
+        case NW_GRID_CENTERED:
+            scale[r] = peak / g->hi * f;
+            fit->zero[r] = 0;
+            break;
+        case NW_GRID_MID:
+            scale[r] = peak / 8 * f * (variant == 0 ? -1.0F : 1.0F);
+            fit->zero[r] = 8;
+            break;
+        case NW_GRID_ZERO:
+            scale[r] = step;
+            fit->zero[r] = min2(max2(z, 0), 15);
+            break;
+        case NW_GRID_MIN:
+            scale[r] = step;
+            fit->zero[r] = 0;
+            break;
+        }
+        /* the middle of the range stays the middle of the codes */
+        offset[r] = (e->hi[r] + e->lo[r]) / 2 - scale[r] * (g->hi + g->lo) / 2;
+    }
+    nw_grid_store(g, scale, offset, fit);
+}
+
+static int n_candidates(const nw_grid *g)
+{
+    return N_FRACTIONS * (g->kind == NW_GRID_ZERO ? 3 : g->kind == NW_GRID_MID ? 2 : 1);
+}
+
+void nw_grid_search(const nw_grid *g, const float *tile, const float *h, uint32_t n,
+                    nw_grid_fit *fit)
+{
+    const extent e = extent_of(g, tile, n);
+    candidate best = {0};
+    candidate c = {0};
+
+    assert(n > 0);
+    for (uint32_t r = 0; r < NW_LANES; r++) {
+        best.err[r] = INFINITY;
+    }
+    for (int i = 0; i < n_candidates(g); i++) {
+        propose(g, &e, i, &c.fit);
+        measure(g, tile, h, n, &c);
+        keep_better(&best, &c);
+        refit(g, tile, h, n, &c.fit);
+        measure(g, tile, h, n, &c);
+        keep_better(&best, &c);
+    }
+    for (int i = 0; i < N_REFITS; i++) {
+        c = best;
+        refit(g, tile, h, n, &c.fit);
+        measure(g, tile, h, n, &c);
+        keep_better(&best, &c);
+    }
+    for (uint32_t r = 0; r < NW_LANES; r++) {
+        if (!isfinite(best.err[r])) {
+            best.fit.scale[r] = INFINITY; /* no scale that can be stored: packing refuses the row */
+        }
+    }
+    *fit = best.fit;
+}
+
+/* ---- packing ---- */
+
+typedef struct {
+    uint8_t *codes;          /* [16][n_cols] */
+    uint16_t *scales, *mins; /* [16][n_groups] */
+    uint8_t *zeros;
+    float *wide; /* [16], F32 row scales */
+} pack_scratch;
+
+size_t nw_grid_scratch_bytes(uint32_t n_cols)
+{
+    /* groups have 16 columns or more, and a row has one group at least */
+    const size_t groups = n_cols / 16 + 1;
+    return NW_LANES * (sizeof(float) + groups * (2 * sizeof(uint16_t) + 1) + n_cols);
+}
+
+static pack_scratch layout(uint32_t n_cols, void *scratch)
+{
+    const size_t groups = n_cols / 16 + 1;
+    pack_scratch s;
+    uint8_t *p = scratch;
+
+    s.wide = scratch;
+    p += NW_LANES * sizeof *s.wide;
+    s.scales = (uint16_t *)(void *)p;
+    p += NW_LANES * groups * sizeof *s.scales;
+    s.mins = (uint16_t *)(void *)p;
+    p += NW_LANES * groups * sizeof *s.mins;
+    s.zeros = p;
+    s.codes = p + NW_LANES * groups;
+    return s;
+}
+
+static bool store_fits(const nw_grid *g, const nw_grid_fit *fits, uint32_t n_groups,
+                       uint32_t n_rows, const pack_scratch *s, uint32_t *bad_row)
+{
+    for (uint32_t r = 0; r < n_rows; r++) {
+        for (uint32_t k = 0; k < n_groups; k++) {
+            const size_t at = (size_t)r * n_groups + k;
+            if (!isfinite(fits[k].scale[r]) || !isfinite(fits[k].offset[r])) {
+                *bad_row = r;
+                return false;
+            }
+            s->wide[r] = fits[k].scale[r];
+            s->scales[at] = nw_f16_from_f32(fits[k].scale[r]);
+            s->mins[at] = nw_f16_from_f32(g->kind == NW_GRID_MIN ? fits[k].offset[r] : 0);
+            s->zeros[at] = (uint8_t)fits[k].zero[r];
+        }
+    }
+    return true;
+}
+
+static void pack_int8(nw_panel_type type, const pack_scratch *s, uint32_t n_groups, uint32_t n_rows,
+                      uint32_t n_cols, uint8_t *panel)
+{
+    const int8_t *codes = (const int8_t *)s->codes;
+
+    if (type.group == 0) {
+        nw_panel_pack_int8(codes, n_cols, s->wide, n_rows, n_cols, panel);
+    } else {
+        nw_panel_pack_int8_groups(type, codes, n_cols, s->scales, type.min ? s->mins : NULL,
+                                  n_groups, n_rows, n_cols, panel);
+    }
+}
+
+bool nw_grid_pack(nw_panel_type type, const nw_grid *g, const float *codes, const nw_grid_fit *fits,
+                  uint32_t n_rows, uint32_t n_cols, uint8_t *panel, void *scratch,
+                  uint32_t *bad_row)
+{
+    const uint32_t n_groups = (n_cols + g->group - 1) / g->group;
+    const pack_scratch s = layout(n_cols, scratch);
+
+    if (!store_fits(g, fits, n_groups, n_rows, &s, bad_row)) {
+        return false;
+    }
+    for (uint32_t c = 0; c < n_cols; c++) {
+        for (uint32_t r = 0; r < n_rows; r++) {
+            const int q = (int)codes[(size_t)c * NW_LANES + r];
+            s.codes[(size_t)r * n_cols + c] = (uint8_t)q;
+        }
+    }
+    if (type.kind == NW_PANEL_INT8) {
+        pack_int8(type, &s, n_groups, n_rows, n_cols, panel);
+    } else if (type.min) {
+        nw_panel_pack_int4_min(type, s.codes, n_cols, s.scales, s.mins, n_groups, n_rows, n_cols,
+                               panel);
+    } else {
+        nw_panel_pack_int4(type, s.codes, n_cols, s.scales, type.zero_point ? s.zeros : NULL,
+                           n_groups, n_rows, n_cols, panel);
+    }
+    return true;
+}

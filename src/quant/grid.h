@@ -1,0 +1,63 @@
+/* The grid of values that a layout offers to a group of columns, for 16 rows at a time (rows in
+ * lanes: tile[column][16]): w' = scale * code + offset, where the offset is none, -8 scale, -zero *
+ * scale with a stored zero point, or a stored minimum. Scales, zero points and minima here are
+ * always ones that can be stored.
+ *
+ * Fitting a grid to a group: a search over scales, and for each the closed-form least-squares scale
+ * (and minimum) of the codes that it gives, weighted by the importance of each column. With
+ * u = code - zero, sums over the columns of the group with weights h:
+ *
+ *   scale only          s = sum h w u / sum h u^2
+ *   scale and minimum   s = (H sum h w q - sum h q sum h w) / (H sum h q^2 - (sum h q)^2),
+ *                       m = (sum h w - s sum h q) / H,   H = sum h
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef NW_QUANT_GRID_H
+#define NW_QUANT_GRID_H
+
+#include "formats/panel.h"
+
+#define NW_LANES 16u
+
+typedef enum {
+    NW_GRID_CENTERED, /* int8: no offset */
+    NW_GRID_MID,      /* int4: zero is code 8 */
+    NW_GRID_ZERO,     /* int4 with zero points */
+    NW_GRID_MIN       /* with minima */
+} nw_grid_kind;
+
+typedef struct {
+    nw_grid_kind kind;
+    float lo, hi;   /* codes */
+    bool f32_scale; /* otherwise FP16 */
+    uint32_t group; /* columns that share a scale; a whole row where the layout has none */
+} nw_grid;
+
+/* False for layouts that are no such grid (floats, FP4, two-level scales). */
+NW_MUST_USE bool nw_grid_of(nw_panel_type type, uint32_t n_cols, nw_grid *out);
+
+/* Scale and offset of one group of 16 rows; `zero` is the code that stands for 0 (zero points). */
+typedef struct {
+    float scale[NW_LANES], offset[NW_LANES], zero[NW_LANES];
+} nw_grid_fit;
+
+/* Codes of one column under a fit, as floats, and the values they stand for. */
+void nw_grid_encode(const nw_grid *g, const nw_grid_fit *fit, const float *w, float *code,
+                    float *value);
+
+/* Rounds a wanted scale and offset to ones that can be stored: offset is used by NW_GRID_MIN alone,
+ * other kinds derive it from fit->zero. */
+void nw_grid_store(const nw_grid *g, const float *scale, const float *offset, nw_grid_fit *fit);
+
+/* The best fit found for tile [n][16], n <= group columns, under the weights h [n] (NULL: all 1;
+ * none is negative). A group of zeros gets scale 0. */
+void nw_grid_search(const nw_grid *g, const float *tile, const float *h, uint32_t n,
+                    nw_grid_fit *fit);
+
+/* Packs codes [n_cols][16] and the fits of all groups into one panel. False when a scale or minimum
+ * is not finite as stored; *bad_row then names the row. scratch: nw_grid_scratch_bytes. */
+bool nw_grid_pack(nw_panel_type type, const nw_grid *g, const float *codes, const nw_grid_fit *fits,
+                  uint32_t n_rows, uint32_t n_cols, uint8_t *panel, void *scratch,
+                  uint32_t *bad_row);
+size_t nw_grid_scratch_bytes(uint32_t n_cols);
+
+#endif
