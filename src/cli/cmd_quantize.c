@@ -222,5 +222,9 @@ const nw_command nw_cmd_quantize = {
         "Built-in recipes: bf16, int8-w8a8 and int8-w8a16 (one scale a row), int4-g32, int4-g64, "
         "int4-g128 (symmetric groups), int4-g32-zp, int4-g64-zp, int4-g128-zp (with zero points). "
         "Embedding, head and norms stay as they are. A YAML file gives targets by name: see "
-        "recipes/.",
+        "recipes/.\n\n"
+        "Methods: rtn rounds to nearest under searched scales; refit adds the least-squares scale "
+        "and minimum of the codes; imatrix weights that by what calibration saw; gptq lets later "
+        "columns take up the error of earlier ones; gptq-refit then refits codes and scales under "
+        "the whole Hessian of the outputs.",
 };

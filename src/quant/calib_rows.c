@@ -123,7 +123,7 @@ static nw_status content_of(const json_t *row, const char *where, const json_t *
         part[0] = text;
     } else if (json_is_string(prompt)) {
         part[0] = prompt;
-        part[1] = json_is_string(reply) ? reply : json_object_get(row, "response");
+        part[1] = reply != NULL && !json_is_null(reply) ? reply : json_object_get(row, "response");
     } else {
         return nw_fail(err, NW_E_FORMAT,
                        "%s: a row has a list 'messages', a string 'text' or a string 'prompt'",

@@ -215,7 +215,8 @@ static struct bad_row {
     const char *name, *log, *message;
 } bad_rows[] = {
     {"no_content", "{\"intent\": \"a\"}\n", "bad.jsonl:1: a row has a list 'messages'"},
-    {"a_field_that_is_a_list", "{\"text\": \"x\", \"intent\": [1]}\n", "neither a word nor a number"},
+    {"a_field_that_is_a_list", "{\"text\": \"x\", \"intent\": [1]}\n",
+     "neither a word nor a number"},
     {"a_reply_that_is_a_number", "{\"prompt\": \"x\", \"completion\": 1}\n", "is not a string"},
     {"an_empty_log", "", "no row to draw from"},
     {"only_empty_rows", "{\"text\": \"\"}\n", "no token was drawn"},

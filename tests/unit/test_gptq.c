@@ -67,8 +67,7 @@ static nw_hessian make_hessian(nw_input_stats s)
 static double output_error(nw_method m, const char *layout, const nw_hessian *h, const float *rows,
                            uint32_t n_rows)
 {
-    const nw_method_job j = {
-        .method = m, .type = type_of(layout), .h = h, .n_cols = h->n};
+    const nw_method_job j = {.method = m, .type = type_of(layout), .h = h, .n_cols = h->n};
     static uint8_t panel[65536];
     float decoded[512];
     nw_output_error out;
@@ -141,7 +140,8 @@ static void gptq_without_correlation_is_rounding(void **state)
     }
     nw_hessian h = make_hessian(s);
     normal_rows(9, 0.02, rows, NW_COUNT(rows));
-    nw_method_job j = {.method = NW_METHOD_IMATRIX, .type = type_of("int4-g32"), .h = &h, .n_cols = 64};
+    nw_method_job j = {
+        .method = NW_METHOD_IMATRIX, .type = type_of("int4-g32"), .h = &h, .n_cols = 64};
     void *scratch = calloc(1, nw_method_scratch_bytes(&j));
     assert_true(nw_method_pack_panel(&j, rows, 16, a, scratch, &out, &bad_row));
     j.method = NW_METHOD_GPTQ;
@@ -251,7 +251,8 @@ static void e3_zero_groups_and_dead_channels_stay_finite(void **state)
     memset(rows, 0, 64 * sizeof *rows); /* a row of zeros, and a group of another */
     memset(rows + 64 + 32, 0, 32 * sizeof *rows);
     for (size_t i = 0; i < NW_COUNT(all); i++) {
-        const nw_method_job j = {.method = all[i], .type = type_of("int4-g32-zp"), .h = &h, .n_cols = 64};
+        const nw_method_job j = {
+            .method = all[i], .type = type_of("int4-g32-zp"), .h = &h, .n_cols = 64};
         static uint8_t panel[4096];
         float decoded[64];
         nw_output_error out;

@@ -2,6 +2,7 @@
  * gaussian weights, whose figures are those of independent prototypes (4.2 M values, numpy).
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/rng.h"
