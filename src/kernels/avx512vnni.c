@@ -1,7 +1,15 @@
 /* The AVX-512 tier of processors with VNNI but without VBMI or BF16: the bodies in lanes_*.h in
- * vectors of 16, BF16 weights by FMA.
+ * vectors of 16, floats by FMA.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/lanes_tier.h"
+
+static void linear(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1, float *y,
+                   size_t ldy)
+{
+    assert(a->kind == nw_lanes_act_kind(w->type, a->kind == NW_ACT_INT8));
+    (a->kind == NW_ACT_INT8 ? nw_la_linear : nw_avx512vnni_linear_f32)(w, a, panel0, panel1, y,
+                                                                       ldy);
+}
 
 static void attend(const nw_attn *a)
 {
@@ -11,6 +19,7 @@ static void attend(const nw_attn *a)
 const nw_kernels nw_kernels_avx512vnni = {
     .tier = "avx512vnni",
     .need = NW_CPU_AVX512 | NW_CPU_AVX512VNNI,
-    NW_LANES_OPS,
+    .linear = linear,
     .attend = attend,
+    NW_LANES_OPS,
 };

@@ -9,6 +9,13 @@
 #define NEED (NW_CPU_AVX2 | NW_CPU_AVXVNNI)
 #endif
 
+static void linear(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1, float *y,
+                   size_t ldy)
+{
+    assert(a->kind == nw_lanes_act_kind(w->type, a->kind == NW_ACT_INT8));
+    (a->kind == NW_ACT_INT8 ? nw_la_linear : nw_avxvnni_linear_f32)(w, a, panel0, panel1, y, ldy);
+}
+
 static void attend(const nw_attn *a)
 {
     nw_lanes_attend(a, &nw_kernels_avxvnni);
@@ -17,6 +24,7 @@ static void attend(const nw_attn *a)
 const nw_kernels nw_kernels_avxvnni = {
     .tier = "avxvnni",
     .need = NEED,
-    NW_LANES_OPS,
+    .linear = linear,
     .attend = attend,
+    NW_LANES_OPS,
 };

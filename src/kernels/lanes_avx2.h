@@ -13,6 +13,7 @@
 
 typedef __m256 nw_lanes_f;
 typedef __m256i nw_lanes_i;
+typedef __m128i nw_lanes_h;
 
 /* The first n (>= 8: all) of 8 lanes. */
 NW_INLINE __m256i nw_lanes_first(size_t n)
@@ -63,6 +64,21 @@ NW_INLINE nw_lanes_f nw_lanes_f16(const uint8_t *p)
     return _mm256_cvtph_ps(nw_lanes_16_bytes(p));
 }
 
+NW_INLINE nw_lanes_i nw_lanes_pairs_u8(const uint8_t *p)
+{
+    return _mm256_cvtepu8_epi16(nw_lanes_16_bytes(p));
+}
+
+NW_INLINE nw_lanes_i nw_lanes_pairs_s8(const uint8_t *p)
+{
+    return _mm256_cvtepi8_epi16(nw_lanes_16_bytes(p));
+}
+
+NW_INLINE nw_lanes_i nw_lanes_table(const uint8_t t[16])
+{
+    return _mm256_broadcastsi128_si256(nw_lanes_16_bytes(t));
+}
+
 /* ---- whole numbers ---- */
 
 NW_INLINE nw_lanes_i nw_lanes_int(int32_t x)
@@ -93,6 +109,16 @@ NW_INLINE nw_lanes_i nw_lanes_mul_i(nw_lanes_i a, nw_lanes_i b)
 NW_INLINE nw_lanes_i nw_lanes_and(nw_lanes_i a, nw_lanes_i b)
 {
     return _mm256_and_si256(a, b);
+}
+
+NW_INLINE nw_lanes_i nw_lanes_or(nw_lanes_i a, nw_lanes_i b)
+{
+    return _mm256_or_si256(a, b);
+}
+
+NW_INLINE nw_lanes_i nw_lanes_lookup(nw_lanes_i table, nw_lanes_i index)
+{
+    return _mm256_shuffle_epi8(table, index);
 }
 
 NW_INLINE nw_lanes_i nw_lanes_left(nw_lanes_i x, int n)
@@ -196,6 +222,45 @@ NW_INLINE float nw_lanes_top(nw_lanes_f v)
     const __m128 four = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
     const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+
+/* ---- 16-bit words, one a lane ---- */
+
+NW_INLINE nw_lanes_h nw_lanes_words_u8(const uint8_t *p)
+{
+    return _mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i *)(const void *)p));
+}
+
+NW_INLINE nw_lanes_h nw_lanes_split(const uint8_t *p, unsigned pair)
+{
+    const uint8_t *at = p + (size_t)pair * 8;
+    return _mm_unpacklo_epi64(_mm_loadl_epi64((const __m128i *)(const void *)at),
+                              _mm_loadl_epi64((const __m128i *)(const void *)(at + 16)));
+}
+
+NW_INLINE nw_lanes_h nw_lanes_left_h(nw_lanes_h x, int n)
+{
+    return _mm_slli_epi16(x, n);
+}
+
+NW_INLINE nw_lanes_h nw_lanes_right_h(nw_lanes_h x, int n)
+{
+    return _mm_srli_epi16(x, n);
+}
+
+NW_INLINE nw_lanes_h nw_lanes_and_h(nw_lanes_h x, uint16_t mask)
+{
+    return _mm_and_si128(x, _mm_set1_epi16((short)mask));
+}
+
+NW_INLINE nw_lanes_h nw_lanes_or_h(nw_lanes_h a, nw_lanes_h b)
+{
+    return _mm_or_si128(a, b);
+}
+
+NW_INLINE nw_lanes_f nw_lanes_from_f16(nw_lanes_h x)
+{
+    return _mm256_cvtph_ps(x);
 }
 
 /* ---- sums of 4 products of bytes ---- */

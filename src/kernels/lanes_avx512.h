@@ -13,6 +13,7 @@
 
 typedef __m512 nw_lanes_f;
 typedef __m512i nw_lanes_i;
+typedef __m256i nw_lanes_h;
 
 NW_INLINE __mmask16 nw_lanes_first(size_t n)
 {
@@ -56,6 +57,21 @@ NW_INLINE nw_lanes_f nw_lanes_f16(const uint8_t *p)
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
 }
 
+NW_INLINE nw_lanes_i nw_lanes_pairs_u8(const uint8_t *p)
+{
+    return _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+
+NW_INLINE nw_lanes_i nw_lanes_pairs_s8(const uint8_t *p)
+{
+    return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+
+NW_INLINE nw_lanes_i nw_lanes_table(const uint8_t t[16])
+{
+    return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)t));
+}
+
 /* ---- whole numbers ---- */
 
 NW_INLINE nw_lanes_i nw_lanes_int(int32_t x)
@@ -86,6 +102,16 @@ NW_INLINE nw_lanes_i nw_lanes_mul_i(nw_lanes_i a, nw_lanes_i b)
 NW_INLINE nw_lanes_i nw_lanes_and(nw_lanes_i a, nw_lanes_i b)
 {
     return _mm512_and_si512(a, b);
+}
+
+NW_INLINE nw_lanes_i nw_lanes_or(nw_lanes_i a, nw_lanes_i b)
+{
+    return _mm512_or_si512(a, b);
+}
+
+NW_INLINE nw_lanes_i nw_lanes_lookup(nw_lanes_i table, nw_lanes_i index)
+{
+    return _mm512_shuffle_epi8(table, index);
 }
 
 NW_INLINE nw_lanes_i nw_lanes_left(nw_lanes_i x, int n)
@@ -185,6 +211,45 @@ NW_INLINE float nw_lanes_sum(nw_lanes_f v)
 NW_INLINE float nw_lanes_top(nw_lanes_f v)
 {
     return _mm512_reduce_max_ps(v);
+}
+
+/* ---- 16-bit words, one a lane ---- */
+
+NW_INLINE nw_lanes_h nw_lanes_words_u8(const uint8_t *p)
+{
+    return _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+
+NW_INLINE nw_lanes_h nw_lanes_split(const uint8_t *p, unsigned pair)
+{
+    const __m512i even = _mm512_setr_epi64(0, 2, 4, 6, 0, 2, 4, 6);
+    const __m512i at = _mm512_add_epi64(even, _mm512_set1_epi64(pair));
+    return _mm512_castsi512_si256(_mm512_permutexvar_epi64(at, _mm512_loadu_si512(p)));
+}
+
+NW_INLINE nw_lanes_h nw_lanes_left_h(nw_lanes_h x, int n)
+{
+    return _mm256_slli_epi16(x, n);
+}
+
+NW_INLINE nw_lanes_h nw_lanes_right_h(nw_lanes_h x, int n)
+{
+    return _mm256_srli_epi16(x, n);
+}
+
+NW_INLINE nw_lanes_h nw_lanes_and_h(nw_lanes_h x, uint16_t mask)
+{
+    return _mm256_and_si256(x, _mm256_set1_epi16((short)mask));
+}
+
+NW_INLINE nw_lanes_h nw_lanes_or_h(nw_lanes_h a, nw_lanes_h b)
+{
+    return _mm256_or_si256(a, b);
+}
+
+NW_INLINE nw_lanes_f nw_lanes_from_f16(nw_lanes_h x)
+{
+    return _mm512_cvtph_ps(x);
 }
 
 /* ---- sums of 4 products of bytes ---- */

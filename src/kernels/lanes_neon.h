@@ -17,6 +17,7 @@
 
 typedef float32x4_t nw_lanes_f;
 typedef int32x4_t nw_lanes_i;
+typedef uint16x4_t nw_lanes_h;
 
 /* ---- loads and stores ---- */
 
@@ -49,17 +50,36 @@ NW_INLINE nw_lanes_i nw_lanes_bytes(const uint8_t *p)
     return vreinterpretq_s32_u8(vld1q_u8(p));
 }
 
-NW_INLINE nw_lanes_i nw_lanes_u8(const uint8_t *p)
+NW_INLINE nw_lanes_h nw_lanes_words_u8(const uint8_t *p)
 {
     uint32_t x;
     memcpy(&x, p, sizeof x);
-    const uint16x8_t wide = vmovl_u8(vreinterpret_u8_u32(vdup_n_u32(x)));
-    return vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(wide)));
+    return vget_low_u16(vmovl_u8(vreinterpret_u8_u32(vdup_n_u32(x))));
+}
+
+NW_INLINE nw_lanes_i nw_lanes_u8(const uint8_t *p)
+{
+    return vreinterpretq_s32_u32(vmovl_u16(nw_lanes_words_u8(p)));
 }
 
 NW_INLINE nw_lanes_f nw_lanes_f16(const uint8_t *p)
 {
     return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p)));
+}
+
+NW_INLINE nw_lanes_i nw_lanes_pairs_u8(const uint8_t *p)
+{
+    return vreinterpretq_s32_u16(vmovl_u8(vld1_u8(p)));
+}
+
+NW_INLINE nw_lanes_i nw_lanes_pairs_s8(const uint8_t *p)
+{
+    return vreinterpretq_s32_s16(vmovl_s8(vreinterpret_s8_u8(vld1_u8(p))));
+}
+
+NW_INLINE nw_lanes_i nw_lanes_table(const uint8_t t[16])
+{
+    return vreinterpretq_s32_u8(vld1q_u8(t));
 }
 
 /* ---- whole numbers ---- */
@@ -93,6 +113,17 @@ NW_INLINE nw_lanes_i nw_lanes_mul_i(nw_lanes_i a, nw_lanes_i b)
 NW_INLINE nw_lanes_i nw_lanes_and(nw_lanes_i a, nw_lanes_i b)
 {
     return vandq_s32(a, b);
+}
+
+NW_INLINE nw_lanes_i nw_lanes_or(nw_lanes_i a, nw_lanes_i b)
+{
+    return vorrq_s32(a, b);
+}
+
+NW_INLINE nw_lanes_i nw_lanes_lookup(nw_lanes_i table, nw_lanes_i index)
+{
+    return vreinterpretq_s32_u8(
+        vqtbl1q_u8(vreinterpretq_u8_s32(table), vreinterpretq_u8_s32(index)));
 }
 
 NW_INLINE nw_lanes_i nw_lanes_left(nw_lanes_i x, int n)
@@ -190,6 +221,38 @@ NW_INLINE float nw_lanes_sum(nw_lanes_f v)
 NW_INLINE float nw_lanes_top(nw_lanes_f v)
 {
     return vmaxvq_f32(v);
+}
+
+/* ---- 16-bit words, one a lane ---- */
+
+NW_INLINE nw_lanes_h nw_lanes_split(const uint8_t *p, unsigned pair)
+{
+    return vreinterpret_u16_u8(vld1_u8(p + (size_t)pair * 8));
+}
+
+NW_INLINE nw_lanes_h nw_lanes_left_h(nw_lanes_h x, int n)
+{
+    return vshl_u16(x, vdup_n_s16((int16_t)n));
+}
+
+NW_INLINE nw_lanes_h nw_lanes_right_h(nw_lanes_h x, int n)
+{
+    return vshl_u16(x, vdup_n_s16((int16_t)-n));
+}
+
+NW_INLINE nw_lanes_h nw_lanes_and_h(nw_lanes_h x, uint16_t mask)
+{
+    return vand_u16(x, vdup_n_u16(mask));
+}
+
+NW_INLINE nw_lanes_h nw_lanes_or_h(nw_lanes_h a, nw_lanes_h b)
+{
+    return vorr_u16(a, b);
+}
+
+NW_INLINE nw_lanes_f nw_lanes_from_f16(nw_lanes_h x)
+{
+    return vcvt_f32_f16(vreinterpret_f16_u16(x));
 }
 
 /* ---- sums of 4 products of bytes ---- */

@@ -2,6 +2,13 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/lanes_tier.h"
 
+static void linear(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1, float *y,
+                   size_t ldy)
+{
+    assert(a->kind == nw_lanes_act_kind(w->type, a->kind == NW_ACT_INT8));
+    (a->kind == NW_ACT_INT8 ? nw_la_linear : nw_neon_linear_f32)(w, a, panel0, panel1, y, ldy);
+}
+
 static void attend(const nw_attn *a)
 {
     nw_lanes_attend(a, &nw_kernels_neon_i8mm);
@@ -10,6 +17,7 @@ static void attend(const nw_attn *a)
 const nw_kernels nw_kernels_neon_i8mm = {
     .tier = "i8mm",
     .need = NW_CPU_NEON | NW_CPU_I8MM,
-    NW_LANES_OPS,
+    .linear = linear,
     .attend = attend,
+    NW_LANES_OPS,
 };

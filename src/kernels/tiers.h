@@ -5,17 +5,23 @@
 
 #include "kernels/kernels.h"
 
+typedef void nw_linear_fn(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
+                          float *y, size_t ldy);
+
 extern const nw_kernels nw_kernels_ref;
 #if NW_HAVE_X86_KERNELS
 extern const nw_kernels nw_kernels_avx512;
 extern const nw_kernels nw_kernels_avx512vnni;
 extern const nw_kernels nw_kernels_avxvnni;
 extern const nw_kernels nw_kernels_avx2;
+/* linear with F32 activations, of tiers that are compiled in several files. */
+nw_linear_fn nw_avx512vnni_linear_f32, nw_avxvnni_linear_f32;
 #endif
 #if NW_HAVE_NEON_KERNELS
 extern const nw_kernels nw_kernels_neon_i8mm;
 extern const nw_kernels nw_kernels_neon_dotprod;
 extern const nw_kernels nw_kernels_neon;
+nw_linear_fn nw_neon_linear_f32;
 #endif
 
 #endif

@@ -365,13 +365,6 @@ static struct row lossless[] = {{"normal", "bf16", false, NW_NORMAL},
                                 {"wild exponents", "bf16", false, NW_WILD},
                                 {"subnormal", "bf16", false, NW_TINY}};
 
-/* The tiers that have a kernel of their own for bf16-12: the others run it as the reference does. */
-static bool has_bf16_12(const nw_kernels *tier)
-{
-    return strcmp(tier->tier, "avx512") == 0 || strcmp(tier->tier, "avx2") == 0 ||
-           strcmp(tier->tier, "ref") == 0;
-}
-
 static void same_bits_as_bf16(void **state)
 {
     const struct row *r = *state;
@@ -379,7 +372,7 @@ static void same_bits_as_bf16(void **state)
     uint32_t n_escapes = 0;
 
     for (size_t i = 0; (tier = nw_tier(i)) != NULL; i++) {
-        for (size_t k = 0; k < NW_COUNT(shapes) && has_bf16_12(tier); k++) {
+        for (size_t k = 0; k < NW_COUNT(shapes); k++) {
             job j;
             job_open(&j, r, shapes[k], tier);
             const uint32_t panels = nw_panel_count(j.s.n_rows);
