@@ -11,10 +11,11 @@ target_link_libraries(narrow PUBLIC Threads::Threads m)
 enable_testing()
 # a53: NEON alone; neoverse-n1: dotprod as well; max: i8mm as well. Each runs the tier made for it.
 set(NW_ARM_CPUS cortex-a53 neoverse-n1 max)
+set(test_linear_with tests/kernels/random_matrix.c)
 foreach(test unit/test_half unit/test_panel kernels/test_pick kernels/test_linear kernels/test_ops
         kernels/test_attention)
     get_filename_component(name ${test} NAME)
-    add_executable(${name} tests/${test}.c)
+    add_executable(${name} tests/${test}.c ${${name}_with})
     target_link_libraries(${name} PRIVATE narrow)
     foreach(cpu ${NW_ARM_CPUS})
         add_test(NAME ${name}_${cpu} COMMAND qemu-aarch64 -cpu ${cpu} $<TARGET_FILE:${name}>)

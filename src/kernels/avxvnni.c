@@ -13,7 +13,7 @@ static void linear(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_
                    size_t ldy)
 {
     assert(a->kind == nw_lanes_act_kind(w->type, a->kind == NW_ACT_INT8));
-    (a->kind == NW_ACT_INT8 ? nw_la_linear : nw_avxvnni_linear_f32)(w, a, panel0, panel1, y, ldy);
+    (a->kind == NW_ACT_INT8 ? nw_la_linear : nw_avx2_linear_f32)(w, a, panel0, panel1, y, ldy);
 }
 
 static void attend(const nw_attn *a)

@@ -15,7 +15,7 @@ extern const nw_kernels nw_kernels_avx512vnni;
 extern const nw_kernels nw_kernels_avxvnni;
 extern const nw_kernels nw_kernels_avx2;
 /* linear with F32 activations, of tiers that are compiled in several files. */
-nw_linear_fn nw_avx512vnni_linear_f32, nw_avxvnni_linear_f32;
+nw_linear_fn nw_avx512vnni_linear_f32, nw_avx2_linear_f32;
 #endif
 #if NW_HAVE_NEON_KERNELS
 extern const nw_kernels nw_kernels_neon_i8mm;
