@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -143,18 +144,63 @@ bool nw_folder_holds(const char *folder, const char *path)
     return held;
 }
 
+static const char partial[] = ".partial-";
+
+/* Opens a folder and takes its lock; -1 where it cannot, or where another process holds it. */
+static int lock_folder(const char *path)
+{
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        (void)close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* Removes what killed processes left of earlier attempts at `path`: its partial folders that nobody
+ * holds. What cannot be removed is left: it is in nobody's way. */
+static void remove_stale(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash != NULL ? slash + 1 : path;
+    const size_t n = strlen(name);
+    char *parent = slash != NULL ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    DIR *d = parent == NULL ? NULL : opendir(parent);
+
+    for (const struct dirent *e = NULL; d != NULL && (e = readdir(d)) != NULL;) {
+        if (strncmp(e->d_name, name, n) != 0 ||
+            strncmp(e->d_name + n, partial, sizeof partial - 1) != 0) {
+            continue;
+        }
+        char *stale = nw_path_join(parent, e->d_name);
+        const int fd = stale == NULL ? -1 : lock_folder(stale);
+        if (fd >= 0) {
+            nw_error ignored = {0};
+            (void)(nw_folder_remove(stale, &ignored) == NW_OK);
+            (void)close(fd);
+        }
+        free(stale);
+    }
+    if (d != NULL) {
+        (void)closedir(d);
+    }
+    free(parent);
+}
+
 nw_status nw_folder_open(nw_folder *f, const char *path, bool replace, nw_error *err)
 {
-    static const char suffix[] = ".partial-XXXXXX";
+    static const char random_part[] = "XXXXXX";
+    const size_t room = sizeof partial + sizeof random_part;
     nw_status st = NW_OK;
 
     *f = (nw_folder){.path = trimmed(path), .replace = replace};
-    f->tmp = f->path == NULL ? NULL : calloc(1, strlen(f->path) + sizeof suffix);
+    f->tmp = f->path == NULL ? NULL : calloc(1, strlen(f->path) + room);
     if (f->tmp == NULL) {
         st = nw_fail(err, NW_E_NOMEM, "%s: no memory for its name", path);
         goto out;
     }
-    (void)snprintf(f->tmp, strlen(f->path) + sizeof suffix, "%s%s", f->path, suffix);
+    (void)snprintf(f->tmp, strlen(f->path) + room, "%s%s%s", f->path, partial, random_part);
     st = refuse_existing(f->path, replace, err);
     if (st == NW_OK) {
         st = make_parent(f->path, err);
@@ -162,8 +208,14 @@ nw_status nw_folder_open(nw_folder *f, const char *path, bool replace, nw_error 
     if (st != NW_OK) {
         goto out;
     }
+    remove_stale(f->path);
     if (mkdtemp(f->tmp) == NULL) {
         st = io_fail(err, f->tmp, "make a folder");
+        goto out;
+    }
+    f->lock = lock_folder(f->tmp);
+    if (f->lock < 0) {
+        st = io_fail(err, f->tmp, "lock");
         goto out;
     }
     f->open = true;
@@ -196,6 +248,13 @@ static nw_status sync_folder(const char *path, nw_error *err)
     return st;
 }
 
+/* Its folder is built, or is to go: the lock has done its work. */
+static void unlock(nw_folder *f)
+{
+    (void)close(f->lock);
+    f->open = false;
+}
+
 /* Puts an existing folder aside, renames, removes the old one; puts it back if renaming fails. */
 static nw_status swap_in(nw_folder *f, nw_error *err)
 {
@@ -213,7 +272,7 @@ static nw_status swap_in(nw_folder *f, nw_error *err)
         st = io_fail(err, f->path, "rename into place");
         (void)rename(aside, f->path);
     } else {
-        f->open = false;
+        unlock(f);
         st = nw_folder_remove(aside, err);
     }
     free(aside);
@@ -236,7 +295,7 @@ nw_status nw_folder_commit(nw_folder *f, nw_error *err)
     if (rename(f->tmp, f->path) != 0) {
         return io_fail(err, f->path, "rename into place");
     }
-    f->open = false;
+    unlock(f);
     return NW_OK;
 }
 
@@ -246,6 +305,7 @@ void nw_folder_close(nw_folder *f)
         nw_error ignored = {0};
         /* what cannot be removed stays under its .partial name, which nobody takes for a result */
         (void)(nw_folder_remove(f->tmp, &ignored) == NW_OK);
+        unlock(f);
     }
     free(f->path);
     free(f->tmp);

@@ -1,5 +1,7 @@
 /* A result folder that appears whole or not at all: built beside its final name under
- * "<name>.partial-XXXXXX", synced, and renamed by commit. Closing without commit removes it.
+ * "<name>.partial-XXXXXX", synced, and renamed by commit. Closing without commit removes it; one
+ * that a killed process left behind is removed when the next result of that name is begun. Whoever
+ * builds a folder holds a lock on it, so that folders of running processes are left alone.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NW_ARTIFACT_FOLDER_H
 #define NW_ARTIFACT_FOLDER_H
@@ -10,6 +12,7 @@ typedef struct {
     char *path; /* final name */
     char *tmp;  /* name while it is being built */
     bool open, replace;
+    int lock; /* while open: descriptor of tmp, which holds the lock */
 } nw_folder;
 
 /* An existing, non-empty `path` is refused unless `replace` is set and it holds a manifest.json or

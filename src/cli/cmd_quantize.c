@@ -44,6 +44,9 @@ static const nw_option options[] = {
      .unit = "DIR",
      .help = "statistics that narrow calibrate wrote, for imatrix, gptq and gptq-refit"},
     {.name = "force", .type = NW_OPT_FLAG, .help = "replace an earlier result of that name"},
+    {.name = "show",
+     .type = NW_OPT_FLAG,
+     .help = "print what each matrix would get and why, and write nothing"},
     {.name = "no-fallback",
      .type = NW_OPT_FLAG,
      .help = "accepted for clarity: nothing is ever substituted for what the recipe says"},
@@ -170,6 +173,34 @@ static nw_status print_json(const nw_manifest *m, nw_error *err)
     return NW_OK;
 }
 
+/* One line a matrix, and the sum; false: nothing is to be written. */
+static bool show_choices(void *ctx, const nw_recipe_choice *choices, size_t n)
+{
+    double bytes = 0;
+    double weights = 0;
+    char type[32];
+
+    (void)ctx;
+    for (size_t i = 0; i < n; i++) {
+        const nw_recipe_choice *ch = &choices[i];
+        size_t size = 0;
+        if (ch->is_vector ||
+            !nw_panel_tensor_bytes(ch->type, ch->tensor->n_rows, ch->tensor->n_cols, &size)) {
+            continue;
+        }
+        const double count = (double)ch->tensor->n_rows * ch->tensor->n_cols;
+        (void)printf("%-44s %6u x %-6u %-13s %-10s %7.3f bits  %s\n", ch->tensor->name,
+                     ch->tensor->n_rows, ch->tensor->n_cols, nw_panel_name(ch->type, type),
+                     ch->targeted ? nw_method_name(ch->method) : "-", 8 * (double)size / count,
+                     ch->why);
+        bytes += (double)size;
+        weights += count;
+    }
+    (void)printf("%.0f bytes, %.3f bits a weight of all matrices; nothing was written\n", bytes,
+                 8 * bytes / weights);
+    return false;
+}
+
 static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
 {
     nw_buf mistakes;
@@ -183,6 +214,7 @@ static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
                                    .show_progress = true,
                                    .method = nw_args_str(args, "method"),
                                    .calibration = nw_args_str(args, "calibration"),
+                                   .on_resolved = nw_args_flag(args, "show") ? show_choices : NULL,
                                    .mistakes = &mistakes};
 
     (void)exit_code;
@@ -192,6 +224,9 @@ static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
         nw_log(NW_LOG_ERROR, "all mistakes:\n%s", mistakes.data);
     }
     nw_buf_release(&mistakes);
+    if (st == NW_E_CANCELLED && o.on_resolved != NULL) {
+        return NW_OK; /* as asked */
+    }
     if (st == NW_OK) {
         if (args->json) {
             st = print_json(&m, err);
@@ -220,7 +255,8 @@ const nw_command nw_cmd_quantize = {
         "every tensor against the source. The result is read back and verified before it gets its "
         "name. A matrix gets the layout the recipe says, or nothing is written.\n\n"
         "Built-in recipes: bf16, int8-w8a8 and int8-w8a16 (one scale a row), int4-g32, int4-g64, "
-        "int4-g128 (symmetric groups), int4-g32-zp, int4-g64-zp, int4-g128-zp (with zero points). "
+        "int4-g128 (symmetric groups), int4-g32-zp, int4-g64-zp, int4-g128-zp (with zero points), "
+        "int4-g32-min, int4-g64-min (with minima), int8-g32, fp8-e4m3, nvfp4, mxfp4. "
         "Embedding, head and norms stay as they are. A YAML file gives targets by name: see "
         "recipes/.\n\n"
         "Methods: rtn rounds to nearest under searched scales; refit adds the least-squares scale "

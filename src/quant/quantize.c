@@ -394,6 +394,10 @@ static nw_status open_all(driver *d, nw_error *err)
     if (st == NW_OK) {
         st = order_choices(d, err);
     }
+    if (st == NW_OK && o->on_resolved != NULL &&
+        !o->on_resolved(o->on_resolved_ctx, d->choices, d->n)) {
+        st = nw_fail(err, NW_E_CANCELLED, "nothing was written");
+    }
     if (st == NW_OK) {
         st = nw_pool_open(o->n_threads, &d->pool, err);
     }

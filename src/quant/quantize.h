@@ -8,6 +8,7 @@
 
 #include "artifact/manifest.h"
 #include "base/buf.h"
+#include "quant/recipe.h"
 
 typedef struct {
     const char *source;      /* checkpoint: GGUF, HF folder, llama2.c .bin */
@@ -19,7 +20,11 @@ typedef struct {
     bool show_progress;      /* a line on stderr */
     const char *method;      /* of all targets, by name; NULL: as the recipe says */
     const char *calibration; /* folder of statistics; NULL: as the recipe says */
-    nw_buf *mistakes;        /* NULL, or gets every mistake of the recipe, a line each */
+    /* NULL, or is shown every choice before any weight is read; false ends there, with nothing written
+     * and NW_E_CANCELLED. [n] in writing order. */
+    bool (*on_resolved)(void *ctx, const nw_recipe_choice *choices, size_t n);
+    void *on_resolved_ctx;
+    nw_buf *mistakes; /* NULL, or gets every mistake of the recipe, a line each */
 } nw_quantize_options;
 
 /* *summary (may be NULL) gets the manifest; release it with nw_manifest_release. */

@@ -29,6 +29,11 @@
         .kind = NW_PANEL_INT4, .group = (g), .zero_point = true \
     }
 
+#define INT4M(g)                                         \
+    {                                                    \
+        .kind = NW_PANEL_INT4, .group = (g), .min = true \
+    }
+
 static const struct builtin {
     const char *name;
     nw_panel_type type;
@@ -50,6 +55,18 @@ static const struct builtin {
     {"int4-g32-zp", INT4Z(32), false, "INT4 weights in groups of 32 with zero points"},
     {"int4-g64-zp", INT4Z(64), false, "INT4 weights in groups of 64 with zero points"},
     {"int4-g128-zp", INT4Z(128), false, "INT4 weights in groups of 128 with zero points"},
+    {"int4-g32-min", INT4M(32), false, "INT4 weights in groups of 32 with minima"},
+    {"int4-g64-min", INT4M(64), false, "INT4 weights in groups of 64 with minima"},
+    {"int8-g32", {.kind = NW_PANEL_INT8, .group = 32}, false, "INT8 weights in groups of 32"},
+    {"fp8-e4m3", {.kind = NW_PANEL_FP8_E4M3}, false, "FP8 (E4M3) weights, one scale a row"},
+    {"nvfp4",
+     {.kind = NW_PANEL_NVFP4, .group = 16},
+     false,
+     "FP4 weights, an E4M3 scale for each 16"},
+    {"mxfp4",
+     {.kind = NW_PANEL_MXFP4, .group = 32},
+     false,
+     "FP4 weights, a power of two for each 32"},
 };
 
 const char *nw_recipe_builtin(size_t i, const char **help)

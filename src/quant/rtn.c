@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "formats/half.h"
+#include "quant/rtn_float.h"
 
 #define LANES 16
 
@@ -272,8 +273,9 @@ static void pack_bf16(const float *rows, uint32_t n_rows, uint32_t n_cols, uint8
 
 bool nw_rtn_writes(nw_panel_type type)
 {
-    return type.kind <= NW_PANEL_INT4 && !type.min &&
-           (type.kind != NW_PANEL_INT8 || type.group == 0);
+    const bool plain = type.kind <= NW_PANEL_INT4 && !type.min && !type.two_level &&
+                       (type.kind != NW_PANEL_INT8 || type.group == 0);
+    return plain || nw_rtn_float_writes(type);
 }
 
 bool nw_rtn_pack_panel(nw_panel_type type, nw_scale_rule rule, const float *rows, uint32_t n_rows,
@@ -296,6 +298,7 @@ bool nw_rtn_pack_panel(nw_panel_type type, nw_scale_rule rule, const float *rows
     case NW_PANEL_FP8_E5M2:
     case NW_PANEL_NVFP4:
     case NW_PANEL_MXFP4:
+        return nw_rtn_float_pack(type, rule, rows, n_rows, n_cols, panel, scratch, bad_row);
     case NW_PANEL_BF16_12:
     case NW_PANEL_KINDS:
         break;
@@ -321,6 +324,7 @@ size_t nw_rtn_scratch_bytes(nw_panel_type type, uint32_t n_cols)
     case NW_PANEL_FP8_E5M2:
     case NW_PANEL_NVFP4:
     case NW_PANEL_MXFP4:
+        return nw_rtn_float_scratch_bytes(type, n_cols);
     case NW_PANEL_BF16_12:
     case NW_PANEL_KINDS:
         break;
@@ -351,6 +355,7 @@ const char *nw_rtn_rule_text(nw_panel_type type, nw_scale_rule rule)
     case NW_PANEL_FP8_E5M2:
     case NW_PANEL_NVFP4:
     case NW_PANEL_MXFP4:
+        return nw_rtn_float_rule_text(type, rule);
     case NW_PANEL_BF16_12:
     case NW_PANEL_KINDS:
         break;

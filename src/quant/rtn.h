@@ -1,4 +1,4 @@
-/* Round to nearest: 16 rows of F32 weights to one panel of INT8 or INT4.
+/* Round to nearest: 16 rows of F32 weights to one panel of INT8 or INT4 (small floats: rtn_float.h).
  *
  *   INT8  scale = absmax / 127 of the row, code = rint(w / scale)
  *   INT4  symmetric: w' = s (q - 8), q in 0..15. absmax: s = signed absmax / -8 (the value of the
@@ -23,7 +23,8 @@ typedef enum { NW_SCALE_SEARCH, NW_SCALE_ABSMAX } nw_scale_rule;
 /* Sentence for the manifest: what the rule does to this layout. */
 const char *nw_rtn_rule_text(nw_panel_type type, nw_scale_rule rule);
 
-/* Whether the functions below take this layout: F32, BF16, INT8 by rows, INT4 without minima. */
+/* Whether the functions below take this layout: F32, BF16, INT8 by rows, INT4 without minima, FP8,
+ * NVFP4, MXFP4. */
 bool nw_rtn_writes(nw_panel_type type);
 
 /* rows [n_rows][n_cols], n_rows <= 16, finite; panel: nw_panel_bytes of (type, n_cols), written

@@ -34,6 +34,8 @@ narrow quantize bf16 -r int8-w8a8 -o q8 --no-tokenizer -q --json >q8.json || exi
 cmp q8.json q8/manifest.json && echo "json is the manifest"
 try quantize bf16 -r int4-g128 -o q128 --no-tokenizer
 try quantize bf16 -r int3 -o q3 --no-tokenizer
+cp "$source_dir"/recipes/mlp-int4-attention-int8.yaml mixed.yaml
+try quantize bf16 -r mixed.yaml -o shown --no-tokenizer --show
 for recipe in "$source_dir"/recipes/*.yaml; do
     narrow quantize bf16 -r "$recipe" -o "r-$(basename "$recipe")" --no-tokenizer -q | grep recipe
 done

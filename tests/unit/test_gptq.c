@@ -100,7 +100,8 @@ static double output_error(nw_method m, const char *layout, const nw_hessian *h,
 static struct layout_row {
     const char *name;
 } layouts[] = {
-    {"int4-g32"}, {"int4-g64"}, {"int4-g32-zp"}, {"int4-g64-zp"}, {"int8"},
+    {"int4-g32"},     {"int4-g64"}, {"int4-g32-zp"},  {"int4-g64-zp"},
+    {"int4-g32-min"}, {"int8"},     {"int4-g64-min"},
 };
 
 static void each_method_beats_the_one_before(void **state)
@@ -349,7 +350,9 @@ static struct sqnr_row {
 } sqnr_rows[] = {
     {"int4-g32", NW_METHOD_REFIT, 21.7},    {"int4-g128", NW_METHOD_REFIT, 20.2},
     {"int4-g32-zp", NW_METHOD_REFIT, 21.8}, {"int8", NW_METHOD_REFIT, 41.0},
-    {"int8", NW_METHOD_RTN, 41.0},
+    {"int8", NW_METHOD_RTN, 41.0},          {"int4-g32-min", NW_METHOD_REFIT, 22.2},
+    {"int8-g32", NW_METHOD_REFIT, 45.4},    {"nvfp4", NW_METHOD_RTN, 21.7},
+    {"mxfp4", NW_METHOD_RTN, 19.0},         {"fp8-e4m3", NW_METHOD_RTN, 31.4},
 };
 
 static void gaussian_weights_keep_their_sqnr(void **state)

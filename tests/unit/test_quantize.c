@@ -338,7 +338,9 @@ static void unknown_recipe_lists_the_known(void **state)
 
 static void c10_same_bytes_for_any_thread_count(void **state)
 {
-    static const char *const recipes[] = {"bf16", "int8-w8a8", "int4-g32", "int4-g32-zp"};
+    static const char *const recipes[] = {"bf16",        "int8-w8a8",    "int4-g32",
+                                          "int4-g32-zp", "int4-g32-min", "int8-g32",
+                                          "fp8-e4m3",    "nvfp4",        "mxfp4"};
     nw_error err = {0};
 
     (void)state;
@@ -352,6 +354,7 @@ static void c10_same_bytes_for_any_thread_count(void **state)
         assert_same_file(one, three, "model.safetensors");
         assert_same_file(one, three, "manifest.json");
         assert_same_file(one, three, "config.json");
+        must(nw_artifact_verify(in_dir(one), in_dir("gemma"), NULL, NULL, &err), &err);
     }
 }
 
