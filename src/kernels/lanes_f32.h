@@ -121,7 +121,8 @@ static inline void nw_lf_plain_quad(nw_lf_tile_state *s, unsigned v, size_t j, c
                                     uint8_t out[128])
 {
     for (unsigned i = 0; i < 64; i++) { /* value i / 2 of columns 0, 1, then of columns 2, 3 */
-        const unsigned code = p[64 + i % 32] >> (i < 32 ? 0 : 4) & 15U;
+        const unsigned both = p[64 + i % 32];
+        const unsigned code = i < 32 ? both & 15U : both >> 4;
         const unsigned exponent = s->exponents[v][code];
         const uint16_t bits = (uint16_t)((p[i] & 0x80U) << 8 | exponent << 7 | (p[i] & 0x7FU));
         memcpy(out + (size_t)i * 2, &bits, sizeof bits);
