@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "formats/bf16_packed.h"
 #include "model/checkpoint.h"
 
@@ -46,13 +46,6 @@ static void *must(void *p)
         exit(4);
     }
     return p;
-}
-
-static double cpu_seconds(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 static void add_panel(work *k, const nw_bf16_packer *p, const nw_bf16_unpacker *u,
@@ -158,7 +151,7 @@ static void load(work *k, const char *path)
 /* BF16 bytes a second of one pass over all panels. */
 static double unpack_all(const work *k)
 {
-    const double t0 = cpu_seconds();
+    const double t0 = nw_thread_cpu_s();
 
     for (size_t i = 0; i < k->n_items; i++) {
         const item *it = &k->items[i];
@@ -168,7 +161,7 @@ static double unpack_all(const work *k)
             exit(1);
         }
     }
-    return (double)(k->n_values * sizeof(uint16_t)) / (cpu_seconds() - t0);
+    return (double)(k->n_values * sizeof(uint16_t)) / (nw_thread_cpu_s() - t0);
 }
 
 static int by_value(const void *a, const void *b)
@@ -202,9 +195,9 @@ static void compare(const work *k, const zstd *z, int rounds)
 
     for (int i = 0; i < rounds; i++) {
         ours[i] = unpack_all(k);
-        const double t0 = cpu_seconds();
+        const double t0 = nw_thread_cpu_s();
         const size_t got = z->decompress(back, n, small, n_small);
-        theirs[i] = (double)n / (cpu_seconds() - t0);
+        theirs[i] = (double)n / (nw_thread_cpu_s() - t0);
         if (got != n || memcmp(back, k->plain, n) != 0) {
             (void)fprintf(stderr, "zstd's bytes differ\n");
             exit(1);

@@ -20,6 +20,13 @@ double nw_now_s(void)
     return (double)nw_now_ns() / NS_PER_S;
 }
 
+double nw_thread_cpu_s(void)
+{
+    struct timespec t = {0};
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / NS_PER_S;
+}
+
 void nw_sleep_until_ns(int64_t t_ns)
 {
     if (t_ns <= 0) {

@@ -4,8 +4,8 @@
 #include "bench/peak.h"
 
 #include <stddef.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/cpu.h"
 
 #define LOOPS  40000L /* below a millisecond */
@@ -101,22 +101,15 @@ const char *nw_peak_instruction(nw_peak_kind kind)
     return p != NULL ? p->name : NULL;
 }
 
-static double cpu_s(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 double nw_peak_thread(nw_peak_kind kind)
 {
     const probe *p = find(kind);
     double best = 0;
 
     for (int i = 0; p != NULL && i < ROUNDS; i++) {
-        const double start = cpu_s();
+        const double start = nw_thread_cpu_s();
         p->run(LOOPS);
-        const double rate = (double)LOOPS * CHAINS * p->macs / (cpu_s() - start);
+        const double rate = (double)LOOPS * CHAINS * p->macs / (nw_thread_cpu_s() - start);
         best = rate > best ? rate : best;
     }
     return best;
