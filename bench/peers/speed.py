@@ -17,7 +17,7 @@ import time
 from models import Models
 
 CTX, DEPTH = 1024, 4096
-READ = "read 512 0.12"
+READ = "read 256 0.12"
 HOG = [sys.executable, "-c", "while True: pass"]
 
 
