@@ -117,14 +117,13 @@ static nw_status run_job(nw_artifact *a, pack_job *job, nw_pool *pool, size_t *n
 
 #define NVFP4_MOST 2688.0F /* 6 * 448: the largest value before the tensor scale */
 
-/* The layout for a tensor: its own where the kernels have a fast path for it, else F32. */
+/* The layout for a tensor: that of its format where there is one, else F32. */
 static nw_panel_type choose_type(const nw_ckpt_tensor *t)
 {
     const nw_panel_type f32 = {.kind = NW_PANEL_F32};
     nw_panel_type type = f32;
 
-    if (nw_checkpoint_row(t, 0) == NULL || !nw_repack_type(t->format, &type) ||
-        !(t->format == NW_FMT_BF16 || t->format == NW_FMT_Q4_0)) {
+    if (nw_checkpoint_row(t, 0) == NULL || !nw_repack_type(t->format, &type)) {
         return f32;
     }
     if (t->scale != 1 && (type.kind != NW_PANEL_NVFP4 || !isfinite(t->scale * NVFP4_MOST))) {
