@@ -70,7 +70,7 @@ bool nw_method_knows(nw_method m, nw_panel_type type)
 bool nw_method_writes(nw_panel_type type)
 {
     nw_grid g;
-    return nw_rtn_writes(type) || nw_grid_of(type, 1, &g);
+    return nw_rtn_writes(type) || type.kind == NW_PANEL_BF16_12 || nw_grid_of(type, 1, &g);
 }
 
 /* What is done where m is asked for. */
@@ -85,6 +85,9 @@ static nw_method effective(nw_method m, nw_panel_type type)
 const char *nw_method_text(nw_method m, nw_panel_type type, nw_scale_rule rule)
 {
     const nw_method done = effective(m, type);
+    if (type.kind == NW_PANEL_BF16_12) {
+        return ""; /* no rule: every bit is kept */
+    }
     return done == NW_METHOD_RTN ? nw_rtn_rule_text(type, rule) : methods[done].text;
 }
 

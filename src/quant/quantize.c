@@ -16,6 +16,7 @@
 #include "base/progress.h"
 #include "base/signal.h"
 #include "quant/input_cache.h"
+#include "quant/lossless.h"
 
 /* Packed bytes held at one time; large enough for every thread to have several panels. */
 #define BLOCK_BYTES ((size_t)8 << 20)
@@ -75,6 +76,31 @@ static nw_status read_rows(const block_job *job, uint32_t row0, uint32_t n_rows,
     return st;
 }
 
+/* False with the error set. */
+static bool pack_panel(block_job *job, size_t item, const float *rows, uint32_t row0,
+                       uint32_t n_rows, void *scratch, nw_error *err)
+{
+    const nw_recipe_choice *ch = job->choice;
+    uint8_t *panel = job->out + item * job->panel_bytes;
+    uint32_t bad_row = 0;
+
+    if (ch->type.kind == NW_PANEL_BF16_12) {
+        if (!nw_lossless_pack_panel(ch->type, ch->exponents, rows, n_rows, ch->tensor->n_cols,
+                                    scratch, panel)) {
+            (void)nw_fail(err, NW_E_IO, "tensor '%s' changed while it was read", ch->tensor->name);
+            return false;
+        }
+        return true;
+    }
+    if (!nw_method_pack_panel(&job->method, rows, n_rows, panel, scratch, &job->output[item],
+                              &bad_row)) {
+        (void)nw_fail(err, NW_E_RANGE, "tensor '%s' row %u: values too large for an FP16 scale",
+                      ch->tensor->name, (unsigned)(row0 + bad_row));
+        return false;
+    }
+    return true;
+}
+
 static void quantize_panel(void *ctx, size_t item, unsigned worker)
 {
     block_job *job = ctx;
@@ -85,19 +111,12 @@ static void quantize_panel(void *ctx, size_t item, unsigned worker)
     const uint32_t n_rows = left < NW_PANEL_ROWS ? left : NW_PANEL_ROWS;
     float *rows = job->rows + (size_t)worker * (NW_PANEL_ROWS + 1) * t->n_cols;
     float *decoded = rows + (size_t)NW_PANEL_ROWS * t->n_cols;
-    uint8_t *panel = job->out + item * job->panel_bytes;
-    uint32_t bad_row = 0;
+    const uint8_t *panel = job->out + item * job->panel_bytes;
     nw_error err = {0};
 
-    if (read_rows(job, row0, n_rows, rows, &err) != NW_OK) {
-        job_fail(job, &err);
-        return;
-    }
-    if (!nw_method_pack_panel(&job->method, rows, n_rows, panel,
-                              job->scratch + worker * job->scratch_bytes, &job->output[item],
-                              &bad_row)) {
-        (void)nw_fail(&err, NW_E_RANGE, "tensor '%s' row %u: values too large for an FP16 scale",
-                      t->name, (unsigned)(row0 + bad_row));
+    if (read_rows(job, row0, n_rows, rows, &err) != NW_OK ||
+        !pack_panel(job, item, rows, row0, n_rows, job->scratch + worker * job->scratch_bytes,
+                    &err)) {
         job_fail(job, &err);
         return;
     }
@@ -123,7 +142,10 @@ static nw_status job_open(const driver *d, const nw_recipe_choice *choice, const
                                   .rule = nw_recipe_scale_rule(d->recipe),
                                   .h = h,
                                   .n_cols = t->n_cols}};
-    job->scratch_bytes = (nw_method_scratch_bytes(&job->method) + 63) / 64 * 64;
+    job->scratch_bytes = choice->type.kind == NW_PANEL_BF16_12
+                             ? (size_t)NW_PANEL_ROWS * t->n_cols * sizeof(uint16_t)
+                             : nw_method_scratch_bytes(&job->method);
+    job->scratch_bytes = (job->scratch_bytes + 63) / 64 * 64;
     if (!nw_panel_bytes(choice->type, t->n_cols, &job->panel_bytes)) {
         return nw_fail(err, NW_E_RANGE, "tensor '%s': %u columns are too many", t->name,
                        (unsigned)t->n_cols);
@@ -407,6 +429,24 @@ static nw_status open_all(driver *d, nw_error *err)
     return st;
 }
 
+/* The layouts that depend on all values of a tensor. */
+static nw_status plan_lossless(driver *d, nw_error *err)
+{
+    nw_status st = NW_OK;
+
+    for (size_t i = 0; st == NW_OK && i < d->n; i++) {
+        nw_recipe_choice *ch = &d->choices[i];
+        if (ch->type.kind == NW_PANEL_BF16_12) {
+            st = nw_lossless_plan(d->ckpt, ch->tensor, d->pool, ch->exponents, &ch->type, err);
+        }
+        if (st == NW_OK && nw_stop_requested()) {
+            st = nw_fail(err, NW_E_CANCELLED, "stopped at tensor '%s'; nothing was left behind",
+                         ch->tensor->name);
+        }
+    }
+    return st;
+}
+
 static nw_status open_writer(driver *d, nw_error *err)
 {
     const nw_artifact_target target = {.path = d->options->out,
@@ -446,6 +486,9 @@ nw_status nw_quantize(const nw_quantize_options *o, nw_manifest *summary, nw_err
     nw_status st =
         d.report != NULL ? open_all(&d, err) : nw_fail(err, NW_E_NOMEM, "%s: no memory", o->source);
 
+    if (st == NW_OK) {
+        st = plan_lossless(&d, err);
+    }
     if (st == NW_OK) {
         st = open_writer(&d, err);
     }

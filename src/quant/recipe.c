@@ -41,6 +41,10 @@ static const struct builtin {
     const char *help;
 } builtins[] = {
     {"bf16", BF16, false, "BF16 weights: the baseline"},
+    {"bf16-12",
+     {.kind = NW_PANEL_BF16_12},
+     false,
+     "BF16 weights bit for bit in 12 bits: an exponent code of 4"},
     {"int8-w8a8",
      {.kind = NW_PANEL_INT8},
      true,
@@ -114,7 +118,7 @@ static nw_status open_builtin(const struct builtin *b, nw_recipe *r, nw_error *e
     }
     r->a8 = b->a8;
     r->rule = NW_SCALE_SEARCH;
-    r->keep = (nw_panel_type)BF16;
+    r->keep = b->type.kind == NW_PANEL_BF16_12 ? b->type : (nw_panel_type)BF16;
     return nw_recipe_pattern_add(r, &r->targets, b->name, LINEARS, b->type, err);
 }
 

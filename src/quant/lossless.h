@@ -1,0 +1,24 @@
+/* BF16 kept bit for bit in 12 bits (formats/bf16_12.h): what has to be known of a whole tensor before its
+ * first panel can be written.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef NW_QUANT_LOSSLESS_H
+#define NW_QUANT_LOSSLESS_H
+
+#include "base/pool.h"
+#include "formats/bf16_12.h"
+#include "model/checkpoint.h"
+
+/* Reads the tensor twice, panels spread over the pool's threads: the exponents that its values, rounded
+ * to BF16, use most, and the type whose panels have room for their escapes. Where they would need too
+ * much, *type is plain bf16. */
+NW_MUST_USE nw_status nw_lossless_plan(const nw_checkpoint *c, const nw_ckpt_tensor *t,
+                                       nw_pool *pool, uint8_t exponents[16], nw_panel_type *type,
+                                       nw_error *err);
+
+/* One panel of a tensor that was planned, from n_rows <= 16 rows of float32 values; `half` is working
+ * memory of n_rows * n_cols. False when the rows are not those that were planned. */
+NW_MUST_USE bool nw_lossless_pack_panel(nw_panel_type type, const uint8_t exponents[16],
+                                        const float *rows, uint32_t n_rows, uint32_t n_cols,
+                                        uint16_t *half, uint8_t *panel);
+
+#endif

@@ -1,0 +1,111 @@
+/* BF16 in 12 bits from checkpoint to artifact: every matrix holds the bits of the plain BF16 artifact, and
+ * one whose exponents are too many stays BF16.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <string.h>
+
+#include "artifact/artifact.h"
+#include "base/file.h"
+#include "quant/quantize.h"
+#include "table.h"
+#include "tiny_checkpoint.h"
+#include "tmpdir.h"
+
+static nw_tmpdir dir;
+
+static const char *in_dir(const char *name)
+{
+    static char paths[4][512];
+    static int i;
+
+    i = (i + 1) % 4;
+    return nw_tmpdir_file(&dir, name, paths[i], sizeof paths[i]);
+}
+
+static void must(nw_status st, const nw_error *err)
+{
+    if (st != NW_OK) {
+        fail_msg("%s", err->message);
+    }
+}
+
+static void quantize(const char *recipe, const char *out, nw_manifest *m)
+{
+    const nw_quantize_options o = {.source = in_dir("model"),
+                                   .recipe = recipe,
+                                   .out = in_dir(out),
+                                   .no_tokenizer = true,
+                                   .n_threads = 2};
+    nw_error err = {0};
+    must(nw_quantize(&o, m, &err), &err);
+}
+
+/* Down projections have values of 60 exponents. */
+static float spread(nw_role role, size_t i, float value)
+{
+    return role == NW_ROLE_DOWN ? ldexpf(value, (int)(i % 60) - 30) : value;
+}
+
+static int setup(void **state)
+{
+    nw_tiny t = nw_tiny_llama();
+
+    (void)state;
+    dir = nw_tmpdir_make();
+    t.config.tied = false;
+    t.dtype = NW_FMT_BF16;
+    t.shape = spread;
+    nw_tiny_write(&t, in_dir("model"));
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    nw_tmpdir_remove(&dir);
+    return 0;
+}
+
+static void matrices_hold_the_same_bits(void **state)
+{
+    nw_artifact *plain = NULL;
+    nw_artifact *packed = NULL;
+    nw_manifest m = {0};
+    nw_error err = {0};
+    float x[1024];
+    float y[1024];
+
+    (void)state;
+    quantize("bf16", "plain", NULL);
+    quantize("bf16-12", "packed", &m);
+    must(nw_artifact_open(in_dir("plain"), &plain, &err), &err);
+    must(nw_artifact_open(in_dir("packed"), &packed, &err), &err);
+    for (size_t i = 0; i < m.n_tensors; i++) {
+        const nw_manifest_tensor *t = &m.tensors[i];
+        if (t->is_vector) {
+            continue;
+        }
+        const nw_artifact_matrix *a = nw_artifact_get_matrix(plain, t->role, t->layer);
+        const nw_artifact_matrix *b = nw_artifact_get_matrix(packed, t->role, t->layer);
+        assert_int_equal(a->type.kind, NW_PANEL_BF16);
+        assert_int_equal(b->type.kind, t->role == NW_ROLE_DOWN ? NW_PANEL_BF16 : NW_PANEL_BF16_12);
+        assert_true(t->max_abs_err == 0);
+        assert_true(a->n_cols <= NW_COUNT(x));
+        for (uint32_t r = 0; r < a->n_rows; r++) {
+            nw_panel_unpack_row(a->type, a->data, a->n_cols, r, x);
+            nw_panel_unpack_row(b->type, b->data, b->n_cols, r, y);
+            assert_memory_equal(x, y, a->n_cols * sizeof *x);
+        }
+    }
+    nw_artifact_close(plain);
+    nw_artifact_close(packed);
+    nw_manifest_release(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(matrices_hold_the_same_bits),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
