@@ -121,14 +121,14 @@ static void run_items(void *ctx, unsigned part, unsigned n_parts)
 static double spread(double *x, size_t n)
 {
     const double middle = nw_median(x, n); /* and in order */
-    return (x[n * 3 / 4] - x[n / 4]) / middle;
+    return middle > 0 ? (x[n * 3 / 4] - x[n / 4]) / middle : 0;
 }
 
 nw_linear_result nw_linear_time(nw_linear_job *j, nw_pool *pool, unsigned rounds)
 {
     const uint32_t panels = nw_panel_count(j->weight.n_rows);
     static double raw[MAX_ROUNDS], of_raw[MAX_ROUNDS], of_peak[MAX_ROUNDS], of_roof[MAX_ROUNDS];
-    static double speed[MAX_ROUNDS], macs_s[MAX_ROUNDS];
+    static double speed[MAX_ROUNDS], macs_s[MAX_ROUNDS], peak[MAX_ROUNDS];
     const double item_bytes = (double)j->matrix_bytes / panels * ITEM_PANELS;
     const double item_macs = (double)ITEM_PANELS * 16 * j->weight.n_cols * j->act.n_tokens;
     span s = {.job = j, .per_matrix = (panels + ITEM_PANELS - 1) / ITEM_PANELS};
@@ -149,6 +149,7 @@ nw_linear_result nw_linear_time(nw_linear_job *j, nw_pool *pool, unsigned rounds
         const double m = nw_probe_peak(pool, j->peak) * item_macs * j->dots;
         s.first = (s.first + s.n) % n_items;
         raw[i] = r;
+        peak[i] = m;
         of_raw[i] = r * item_bytes / t;
         of_peak[i] = m / t;
         of_roof[i] = fmax(of_raw[i], of_peak[i]);
@@ -160,5 +161,6 @@ nw_linear_result nw_linear_time(nw_linear_job *j, nw_pool *pool, unsigned rounds
                               .of_roof = nw_median(of_roof, rounds),
                               .bytes_s = nw_median(speed, rounds),
                               .macs_s = nw_median(macs_s, rounds),
-                              .raw_spread = spread(raw, rounds)};
+                              .raw_spread = spread(raw, rounds),
+                              .peak_spread = spread(peak, rounds)};
 }

@@ -42,7 +42,8 @@ void nw_linear_close(nw_linear_job *j);
 typedef struct {
     double of_raw, of_peak, of_roof;
     double bytes_s, macs_s; /* of one thread's CPU second */
-    double raw_spread;      /* (upper - lower quartile) / median of the raw read */
+    /* (upper - lower quartile) / median of the raw read and of the peak: how quiet the machine is */
+    double raw_spread, peak_spread;
 } nw_linear_result;
 nw_linear_result nw_linear_time(nw_linear_job *j, nw_pool *pool, unsigned rounds);
 

@@ -60,6 +60,18 @@ float nw_code_scale(const float *x, uint32_t n, float most, float *inv)
     return amax / most;
 }
 
+void nw_act_sum_levels(uint8_t *sums, uint32_t n_cols)
+{
+    for (uint32_t cols = 2 * NW_ACT_SUM_COLS; cols <= NW_ACT_COLS; cols *= 2) {
+        const uint8_t *from = sums + nw_act_level_at(n_cols, cols / 2);
+        uint8_t *to = sums + nw_act_level_at(n_cols, cols);
+        for (uint32_t i = 0; i < nw_act_cols(n_cols) / cols; i++) {
+            const int32_t sum = nw_act_sum_i32(from + (size_t)i * 2 * sizeof sum, 2);
+            memcpy(to + i * sizeof sum, &sum, sizeof sum);
+        }
+    }
+}
+
 static void pack_int8(const float *x, uint32_t n_cols, uint8_t *row)
 {
     uint8_t *sums = row + nw_act_sums_at(NW_ACT_INT8, n_cols);
@@ -77,6 +89,7 @@ static void pack_int8(const float *x, uint32_t n_cols, uint8_t *row)
         memcpy(sums, &sum, sizeof sum);
         head.sum += sum;
     }
+    nw_act_sum_levels(row + nw_act_sums_at(NW_ACT_INT8, n_cols), n_cols);
     memcpy(row, &head, sizeof head);
 }
 
@@ -101,6 +114,7 @@ static void pack_int16(const float *x, uint32_t n_cols, uint8_t *row)
         sum += code;
         memcpy(sums + c / NW_ACT_SUM_COLS * sizeof sum, &sum, sizeof sum);
     }
+    nw_act_sum_levels(sums, n_cols);
 }
 
 /* The sum of 16 values, halves added to halves: the order of a vector reduction. */

@@ -34,10 +34,19 @@ static inline size_t nw_act_sums_at(nw_act_kind kind, uint32_t n_cols)
     return kind == NW_ACT_INT8 ? 64 : cols * sizeof(uint16_t);
 }
 
+/* Bytes from there to the sums of `cols` columns each, 16, 32, 64 or 128: int8 and int16 rows have all
+ * four, one after the other. */
+static inline size_t nw_act_level_at(uint32_t n_cols, uint32_t cols)
+{
+    const size_t n16 = nw_act_cols(n_cols) / NW_ACT_SUM_COLS;
+    const size_t before = cols == 16 ? 0 : 2 * n16 - 32 * n16 / cols;
+    return before * sizeof(int32_t);
+}
+
 /* int8 and int16 rows: bytes before the codes. The low bytes of int16 follow nw_act_cols() later. */
 static inline size_t nw_act_codes_at(nw_act_kind kind, uint32_t n_cols)
 {
-    const size_t sums = nw_act_cols(n_cols) / NW_ACT_SUM_COLS * sizeof(int32_t);
+    const size_t sums = nw_act_level_at(n_cols, 2 * NW_ACT_COLS);
     return nw_act_sums_at(kind, n_cols) + (sums + 63) / 64 * 64;
 }
 
@@ -92,6 +101,9 @@ static inline float nw_int8_code(float x, float inv)
 {
     return nw_code(x, inv);
 }
+
+/* Fills the sums of 32, 64 and 128 columns from those of 16 at `sums`. */
+void nw_act_sum_levels(uint8_t *sums, uint32_t n_cols);
 
 /* act_pack in plain C. */
 void nw_act_pack_plain(nw_act_kind kind, const float *x, size_t ldx, uint32_t t0, uint32_t t1,

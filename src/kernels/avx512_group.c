@@ -22,11 +22,12 @@ typedef struct {
     uint32_t steps, cols;
     int32_t zero; /* to be taken from every code as it is multiplied */
     bool min;
-    const uint8_t *w[4];
-    const uint8_t
-        *a[NW_TILE_TOKENS]; /* codes of the current group: high bytes where there are two */
-    size_t low;             /* from there to the low bytes */
-    const uint8_t *sums[NW_TILE_TOKENS]; /* partial sums of the same */
+    const uint8_t *w[4];                 /* codes of the current group */
+    const uint8_t *a[NW_TILE_TOKENS];    /* codes; high bytes where there are two */
+    const uint8_t *sums[NW_TILE_TOKENS]; /* of as many columns as share a scale */
+    size_t at;                           /* columns before the current group */
+    size_t low;                          /* bytes from a code to its low byte */
+    size_t group;                        /* number of the current group */
     float scale[NW_TILE_TOKENS];         /* of 16-bit activations */
     const uint8_t *next;                 /* to be prefetched, `ahead` lines a step */
     uint32_t ahead;
@@ -36,6 +37,15 @@ NW_INLINE __m512i table(void)
 {
     return _mm512_broadcast_i32x4(
         _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+}
+
+/* The 64 bytes at p, high nibbles down. Read from memory again rather than kept from the low nibbles:
+ * registers are what the tiles are short of. */
+NW_INLINE __m512i load_shifted(const uint8_t *p)
+{
+    __m512i x;
+    __asm__("vpsrlw $4, %1, %0" : "=v"(x) : "m"(*(const __m512i_u *)(const void *)p));
+    return x;
 }
 
 /* The unsigned bytes of low nibbles. vpermb looks at 6 bits of a table that stands there four times. */
@@ -50,16 +60,21 @@ NW_INLINE unsigned n_sums(const form f)
     return f.nv * f.mr;
 }
 
+NW_INLINE bool is_stream(const form f)
+{
+    return n_sums(f) == 1 && f.k != BYTE && f.k != ROW;
+}
+
 /* c is [np][mr][nv]. */
 NW_INLINE void add_step(const place *p, __m512i *c, const __m512i *x, size_t at, const form f)
 {
     NW_EACH(m, f.mr) {
-        const __m512i b = nw_spread(p->a[m] + at);
+        const __m512i b = nw_spread(p->a[m] + p->at + at);
         NW_EACH(v, f.nv) {
             c[m * f.nv + v] = nw_dpbusd(c[m * f.nv + v], x[v], b);
         }
         if (f.np == 2) {
-            const __m512i d = nw_spread(p->a[m] + p->low + at);
+            const __m512i d = nw_spread(p->a[m] + p->low + p->at + at);
             NW_EACH(v, f.nv) {
                 const unsigned i = n_sums(f) + m * f.nv + v;
                 c[i] = nw_dpbusd(c[i], x[v], d);
@@ -68,11 +83,23 @@ NW_INLINE void add_step(const place *p, __m512i *c, const __m512i *x, size_t at,
     }
 }
 
+/* One token reads panels of nibbles as one stream, and asks for what lies so far ahead. */
+#define AHEAD_BYTES 16384
+
+NW_INLINE void prefetch(place *p, size_t j, const form f)
+{
+    if (is_stream(f)) {
+        _mm_prefetch((const char *)p->w[0] + j * 64 + AHEAD_BYTES, _MM_HINT_T1);
+    } else {
+        p->next = nw_prefetch(p->next, p->ahead);
+    }
+}
+
 NW_INLINE void add_bytes(place *p, __m512i *c, const form f)
 {
     for (size_t j = 0; j < p->steps; j++) {
         __m512i x[4];
-        p->next = nw_prefetch(p->next, p->ahead);
+        prefetch(p, j, f);
         NW_EACH(v, f.nv) {
             x[v] = _mm512_loadu_si512(p->w[v] + j * 64);
         }
@@ -88,7 +115,7 @@ NW_INLINE void add_nibbles(place *p, __m512i *low, __m512i *high, const form f)
     for (size_t j = 0; j < p->steps; j++) {
         __m512i x[4];
         if (low != NULL) {
-            p->next = nw_prefetch(p->next, p->ahead);
+            prefetch(p, j, f);
             NW_EACH(v, f.nv) {
                 x[v] = low_nibbles(f.k, _mm512_loadu_si512(p->w[v] + j * 64));
             }
@@ -96,21 +123,23 @@ NW_INLINE void add_nibbles(place *p, __m512i *low, __m512i *high, const form f)
         }
         if (high != NULL) {
             NW_EACH(v, f.nv) {
-                const __m512i w = _mm512_loadu_si512(p->w[v] + j * 64);
-                x[v] = low_nibbles(f.k, _mm512_srli_epi16(w, 4));
+                x[v] = low_nibbles(f.k, load_shifted(p->w[v] + j * 64));
             }
             add_step(p, high, x, high_at + j * 4, f);
         }
     }
 }
 
-/* Sums start at -zero times the token's sum over columns [16 part, 16 (part + n)); those of high bytes
- * at 0. */
-NW_INLINE void begin(const place *p, uint32_t part, uint32_t n, __m512i *c, const form f)
+/* Sums start at -zero times the token's sum, which of FP_SPLIT's groups has two, `half` 0 and 1; those
+ * of high bytes at 0. */
+NW_INLINE void begin(const place *p, unsigned half, __m512i *c, const form f)
 {
+    const size_t i = f.k == FP_SPLIT ? 2 * p->group + half : p->group;
+    const __m512i zero = _mm512_set1_epi32(-p->zero);
+
     NW_EACH(m, f.mr) {
-        const int32_t sum = nw_act_sum_i32(p->sums[m] + part * sizeof(int32_t), n);
-        const __m512i start = _mm512_set1_epi32(-p->zero * sum);
+        const __m512i sum = nw_spread(p->sums[m] + i * sizeof(int32_t));
+        const __m512i start = _mm512_mullo_epi32(sum, zero);
         NW_EACH(v, f.nv) {
             c[(f.np - 1) * n_sums(f) + m * f.nv + v] = start;
             if (f.np == 2) {
@@ -147,8 +176,9 @@ NW_INLINE void add_minima(const place *p, const nw_chunk *chunk, uint32_t i, __m
                           const form f)
 {
     NW_EACH(m, f.mr) {
-        const float sum = (float)nw_act_sum_i32(p->sums[m], p->cols / NW_ACT_SUM_COLS);
-        const __m512 x = _mm512_set1_ps(f.np == 2 ? sum * p->scale[m] : sum);
+        const __m512i sum = nw_spread(p->sums[m] + p->group * sizeof(int32_t));
+        __m512 x = _mm512_cvtepi32_ps(sum);
+        x = f.np == 1 ? x : _mm512_mul_ps(x, _mm512_set1_ps(p->scale[m]));
         NW_EACH(v, f.nv) {
             const unsigned at = m * f.nv + v;
             y[at] = _mm512_fmadd_ps(_mm512_load_ps(chunk[v].min[i]), x, y[at]);
@@ -162,22 +192,28 @@ NW_INLINE void add_group(place *p, const nw_chunk *chunk, uint32_t i, __m512 *y,
     __m512i c[24];
     __m512i d[24];
 
-    begin(p, 0, f.k == FP_SPLIT ? 1 : p->cols / NW_ACT_SUM_COLS, c, f);
+    begin(p, 0, c, f);
     if (f.k == BYTE || f.k == ROW) {
         add_bytes(p, c, f);
+        scale_sums(p, chunk, i, c, y, f);
+    } else if (f.k != FP_SPLIT && n_sums(f) == 1) { /* chains of their own: half the latency */
+        d[0] = d[1] = _mm512_setzero_si512();
+        add_nibbles(p, c, d, f);
+        c[0] = _mm512_add_epi32(c[0], d[0]);
+        c[1] = f.np == 2 ? _mm512_add_epi32(c[1], d[1]) : c[1];
         scale_sums(p, chunk, i, c, y, f);
     } else if (f.k != FP_SPLIT) {
         add_nibbles(p, c, c, f);
         scale_sums(p, chunk, i, c, y, f);
     } else if (n_sums(f) <= 4) { /* room for both sums */
-        begin(p, 1, 1, d, f);
+        begin(p, 1, d, f);
         add_nibbles(p, c, d, f);
         scale_sums(p, chunk, 2 * i, c, y, f);
         scale_sums(p, chunk, 2 * i + 1, d, y, f);
     } else {
         add_nibbles(p, c, NULL, f);
         scale_sums(p, chunk, 2 * i, c, y, f);
-        begin(p, 1, 1, c, f);
+        begin(p, 1, c, f);
         add_nibbles(p, NULL, c, f);
         scale_sums(p, chunk, 2 * i + 1, c, y, f);
     }
@@ -192,11 +228,11 @@ NW_INLINE void advance(place *p, size_t scales, const form f)
     NW_EACH(v, f.nv) {
         p->w[v] += (size_t)p->steps * 64 + scales;
     }
-    NW_EACH(m, f.mr) {
-        p->a[m] += p->cols;
-        p->sums[m] += p->cols / NW_ACT_SUM_COLS * sizeof(int32_t);
-    }
-    if (p->ahead > 0 && f.k != ROW) { /* the scales' share of the stream */
+    p->at += p->cols;
+    p->group++;
+    if (is_stream(f)) { /* the scales' share of it */
+        _mm_prefetch((const char *)p->w[0] + AHEAD_BYTES - 64, _MM_HINT_T1);
+    } else if (p->ahead > 0 && f.k != ROW) {
         p->next = nw_prefetch(p->next, 1);
     }
 }
@@ -253,7 +289,8 @@ NW_INLINE void open_tile(const nw_tile *t, const nw_groups *g, place *p, __m512 
     }
     NW_EACH(m, f.mr) {
         p->a[m] = t->a + m * t->a_stride + nw_act_codes_at(kind, t->n_cols);
-        p->sums[m] = t->a + m * t->a_stride + nw_act_sums_at(kind, t->n_cols);
+        p->sums[m] = t->a + m * t->a_stride + nw_act_sums_at(kind, t->n_cols) +
+                     nw_act_level_at(t->n_cols, f.k == FP_SPLIT ? NW_ACT_SUM_COLS : g->cols);
     }
     NW_EACH(i, n_sums(f)) {
         y[i] = _mm512_setzero_ps();
@@ -334,7 +371,7 @@ NW_INLINE void panels(const nw_tile *t, const codes k, const unsigned np, unsign
     if (t->n_panels == 4 && np == 1) {
         tokens(t, k, np, 4, mr);
     } else if (t->n_panels == 4) {
-        tile(t, (form){k, 4, 1, np});
+        tile(t, (form){k, 4, 1, np}); /* bytes */
     } else if (t->n_panels == 2) {
         tokens(t, k, np, 2, mr);
     } else if (mr == 1) {
@@ -400,7 +437,8 @@ void nw_avx512_linear_group_a8(const nw_weight *w, const nw_act *a, uint32_t pan
         [NW_PANEL_MXFP4] = {{4, 6, mxfp4_a8}, {2, 6, mxfp4_a8}, {1, 3, mxfp4_a8}},
         [NW_PANEL_NVFP4] = {{4, 6, nvfp4_a8}, {2, 6, nvfp4_a8}, {1, 3, nvfp4_a8}}};
     const nw_tile_width *k = widths[w->type.kind];
-    nw_linear_tiled(w, a, panel0, panel1, y, ldy, k, k);
+    /* one token: see prefetch() */
+    nw_linear_tiled(w, a, panel0, panel1, y, ldy, w->type.kind == NW_PANEL_INT8 ? k : k + 2, k);
 }
 
 void nw_avx512_linear_int_a16(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
@@ -408,9 +446,9 @@ void nw_avx512_linear_int_a16(const nw_weight *w, const nw_act *a, uint32_t pane
 {
     static const nw_tile_width widths[NW_PANEL_KINDS][3] = {
         [NW_PANEL_INT8] = {{4, 1, bytes_a16}, {2, 6, bytes_a16}, {1, 3, bytes_a16}},
-        [NW_PANEL_INT4] = {{4, 1, int4_a16}, {2, 6, int4_a16}, {1, 3, int4_a16}},
-        [NW_PANEL_MXFP4] = {{4, 1, mxfp4_a16}, {2, 6, mxfp4_a16}, {1, 3, mxfp4_a16}},
-        [NW_PANEL_NVFP4] = {{4, 1, nvfp4_a16}, {2, 6, nvfp4_a16}, {1, 3, nvfp4_a16}}};
+        [NW_PANEL_INT4] = {{1, 1, int4_a16}, {2, 6, int4_a16}, {1, 3, int4_a16}},
+        [NW_PANEL_MXFP4] = {{1, 1, mxfp4_a16}, {2, 6, mxfp4_a16}, {1, 3, mxfp4_a16}},
+        [NW_PANEL_NVFP4] = {{1, 1, nvfp4_a16}, {2, 6, nvfp4_a16}, {1, 3, nvfp4_a16}}};
     static const nw_tile_width rows[3] = {{4, 1, rows_a16}, {2, 6, rows_a16}, {1, 3, rows_a16}};
     const nw_tile_width *k = nw_has_groups(w->type) ? widths[w->type.kind] : rows;
     nw_linear_tiled(w, a, panel0, panel1, y, ldy, k, k + 1);

@@ -180,6 +180,7 @@ static void pack_int8(const float *x, uint32_t n, uint8_t *row)
         memcpy(sums, &sum, sizeof sum);
         head.sum += sum;
     }
+    nw_act_sum_levels(row + nw_act_sums_at(NW_ACT_INT8, n), n);
     memcpy(row, &head, sizeof head);
 }
 
@@ -204,6 +205,7 @@ static void pack_int16(const float *x, uint32_t n, uint8_t *row)
         _mm_storeu_si128((__m128i *)(void *)(low + i), _mm512_cvtepi32_epi8(a));
         memcpy(sums, &sum, sizeof sum);
     }
+    nw_act_sum_levels(row + nw_act_sums_at(NW_ACT_INT16, n), n);
 }
 
 void nw_avx512_act_pack(nw_act_kind kind, const float *x, size_t ldx, uint32_t t0, uint32_t t1,

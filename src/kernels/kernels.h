@@ -81,8 +81,8 @@ typedef struct nw_kernels {
  * not fall on the same sets of a cache), and of n_tokens rows. All tiers share this layout:
  *   f32:  the values, padded with zeros to NW_ACT_COLS
  *   bf16: the same, then f32 sums of each 16 of them (of the padded values, halves added to halves)
- *   int8: f32 scale, i32 sum of all codes, 56 bytes unused, i32 sums of each 16 codes (padded to
- *         64 bytes), codes, padded with zeros to NW_ACT_COLS
+ *   int8: f32 scale, i32 sum of all codes, 56 bytes unused, i32 sums of each 16 codes, then of each
+ *         32, 64, 128 (to 64 bytes), codes, padded with zeros to NW_ACT_COLS
  *   int16: f32 scales of each 128 columns (padded to 64 bytes), sums as int8, then the codes' high
  *         bytes and their low ones, code = 256 * s8 high + s8 low, both padded like int8's codes */
 size_t nw_act_stride(nw_act_kind kind, uint32_t n_cols);

@@ -1,0 +1,122 @@
+/* Holds the speed of the AVX-512 kernels to the roofs of the machine at the moment: products on one
+ * thread as a share of the live peak of their instruction, one token's layer on all threads as a
+ * share of the live raw read. A share is the median of many short rounds of probe and kernel in the
+ * threads' CPU time. The floors are two thirds of what was measured (docs/speed.md), so that what
+ * costs a factor of 1.5 shows: registers spilled, rows of a tile on the same sets of a cache.
+ *
+ * Noise alone must not fail it: a row below its floor is measured again up to TRIES times and fails
+ * only when every time is below; where the roofs themselves vary too much it stays undecided.
+ * Skipped, with the reason, on processors without the instructions and in builds not made for speed.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cpu.h"
+#include "linear.h"
+
+#define SKIPPED    77
+#define TRIES      4
+#define ROUNDS     41u
+#define MAX_SPREAD 0.30 /* (upper - lower quartile) / median of a roof */
+
+typedef struct {
+    nw_linear_kind kind;
+    double floor;
+} row;
+
+/* Share of the peak with 96 tokens; weights stay in the L2 cache. */
+static const row products[] = {
+    {{"bf16", false}, 0.62},      {{"fp8-e4m3", false}, 0.55}, {{"bf16-12", false}, 0.50},
+    {{"int8", true}, 0.64},       {{"int8", false}, 0.58},     {{"int4-g128", true}, 0.55},
+    {{"int4-g128", false}, 0.55}, {{"int4-g32", true}, 0.42},  {{"int4-g32", false}, 0.48},
+    {{"nvfp4", true}, 0.30},      {{"nvfp4", false}, 0.36},    {{"mxfp4", true}, 0.36},
+};
+
+/* Share of the raw read with one token; weights come from memory. */
+static const row streams[] = {
+    {{"bf16", false}, 0.58},     {{"int8", false}, 0.54},      {{"int8", true}, 0.56},
+    {{"int4-g32", false}, 0.50}, {{"int4-g128", false}, 0.50}, {{"int4-g32", true}, 0.45},
+    {{"fp8-e4m3", false}, 0.52}, {{"nvfp4", false}, 0.38},     {{"mxfp4", false}, 0.40},
+};
+
+typedef struct {
+    unsigned held, fell, undecided;
+} counts;
+
+static void judge(const nw_kernels *k, nw_pool *pool, const row *r, bool memory, counts *n)
+{
+    const nw_linear_shape cached = {.n_rows = 256, .n_cols = 2048, .n_tokens = 96, .cached = true};
+    const nw_linear_shape large = {.n_rows = 2048, .n_cols = 2048, .n_tokens = 1};
+    const char *roof = memory ? "raw read" : "peak";
+    double best = 0;
+    double spread = 0;
+    nw_linear_job j;
+
+    nw_linear_open(&j, k, r->kind, memory ? large : cached);
+    for (unsigned i = 0; i < TRIES && best < r->floor; i++) {
+        const nw_linear_result x = nw_linear_time(&j, pool, ROUNDS);
+        const double share = memory ? x.of_raw : x.of_peak;
+        const double now = memory ? x.raw_spread : x.peak_spread;
+        best = share > best ? share : best;
+        spread = now > spread ? now : spread;
+    }
+    nw_linear_close(&j);
+    const bool noisy = best < r->floor && spread > MAX_SPREAD;
+    const char *verdict = best >= r->floor ? "held" : noisy ? "undecided" : "FELL";
+    printf("%-9s %-10s %-4s %5.1f %% of the %s, floor %.0f %%", verdict, r->kind.type,
+           r->kind.a8 ? "a8" : "a16", 100 * best, roof, 100 * r->floor);
+    printf(noisy ? "; the %s varied by %.0f %%\n" : "\n", roof, 100 * spread);
+    (void)fflush(stdout);
+    n->held += best >= r->floor ? 1 : 0;
+    n->undecided += noisy ? 1 : 0;
+    n->fell += best < r->floor && !noisy ? 1 : 0;
+}
+
+/* Why no timing here would mean anything, or NULL. */
+static const char *reason_to_skip(const nw_kernels *k)
+{
+#ifndef NDEBUG
+    return "built with assertions, not for speed";
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    return "built with a sanitizer";
+#else
+    if (k == NULL || (k->need & nw_cpu_features()) != k->need) {
+        return "this processor has not all of AVX-512 VNNI, VBMI and BF16";
+    }
+    return NULL;
+#endif
+}
+
+int main(void)
+{
+    const nw_kernels *k = nw_kernels_by_name("avx512");
+    const char *why = reason_to_skip(k);
+    nw_pool *one = NULL;
+    nw_pool *all = NULL;
+    nw_error err = {0};
+    counts n = {0};
+
+    if (why == NULL &&
+        (nw_pool_open(1, &one, &err) != NW_OK || nw_pool_open(0, &all, &err) != NW_OK)) {
+        why = err.message;
+    }
+    if (why != NULL) {
+        printf("kernel_guard: skipped: %s\n", why);
+        nw_pool_close(one);
+        return SKIPPED;
+    }
+    for (size_t i = 0; i < NW_COUNT(products); i++) {
+        judge(k, one, &products[i], false, &n);
+    }
+    for (size_t i = 0; i < NW_COUNT(streams); i++) {
+        judge(k, all, &streams[i], true, &n);
+    }
+    nw_pool_close(one);
+    nw_pool_close(all);
+    printf("%u held, %u fell, %u undecided\n", n.held, n.fell, n.undecided);
+    if (n.held + n.fell == 0) {
+        printf("kernel_guard: skipped: the machine is too noisy to tell\n");
+        return SKIPPED;
+    }
+    return n.fell > 0 ? 1 : 0;
+}
