@@ -8,6 +8,7 @@
  * only when every time is below; where the roofs themselves vary too much it stays undecided.
  * Skipped, with the reason, on processors without the instructions and in builds not made for speed.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,37 +40,44 @@ static const row streams[] = {
     {{"fp8-e4m3", false}, 0.52}, {{"nvfp4", false}, 0.38},     {{"mxfp4", false}, 0.40},
 };
 
-typedef struct {
-    unsigned held, fell, undecided;
-} counts;
+typedef enum { HELD, FELL, UNDECIDED, VERDICTS } verdict;
+static const char *const verdicts[VERDICTS] = {"held", "FELL", "undecided"};
 
-static void judge(const nw_kernels *k, nw_pool *pool, const row *r, bool memory, counts *n)
+typedef struct {
+    double share, spread; /* the best share of all tries, the largest spread of the roof */
+} tried;
+
+static tried measure(const nw_kernels *k, nw_pool *pool, const row *r, bool memory)
 {
     const nw_linear_shape cached = {.n_rows = 256, .n_cols = 2048, .n_tokens = 96, .cached = true};
     const nw_linear_shape large = {.n_rows = 2048, .n_cols = 2048, .n_tokens = 1};
-    const char *roof = memory ? "raw read" : "peak";
-    double best = 0;
-    double spread = 0;
+    tried best = {0};
     nw_linear_job j;
 
     nw_linear_open(&j, k, r->kind, memory ? large : cached);
-    for (unsigned i = 0; i < TRIES && best < r->floor; i++) {
+    for (unsigned i = 0; i < TRIES && best.share < r->floor; i++) {
         const nw_linear_result x = nw_linear_time(&j, pool, ROUNDS);
-        const double share = memory ? x.of_raw : x.of_peak;
-        const double now = memory ? x.raw_spread : x.peak_spread;
-        best = share > best ? share : best;
-        spread = now > spread ? now : spread;
+        best.share = fmax(best.share, memory ? x.of_raw : x.of_peak);
+        best.spread = fmax(best.spread, memory ? x.raw_spread : x.peak_spread);
     }
     nw_linear_close(&j);
-    const bool noisy = best < r->floor && spread > MAX_SPREAD;
-    const char *verdict = best >= r->floor ? "held" : noisy ? "undecided" : "FELL";
-    printf("%-9s %-10s %-4s %5.1f %% of the %s, floor %.0f %%", verdict, r->kind.type,
-           r->kind.a8 ? "a8" : "a16", 100 * best, roof, 100 * r->floor);
-    printf(noisy ? "; the %s varied by %.0f %%\n" : "\n", roof, 100 * spread);
+    return best;
+}
+
+static verdict judge(const nw_kernels *k, nw_pool *pool, const row *r, bool memory)
+{
+    const char *roof = memory ? "raw read" : "peak";
+    const tried t = measure(k, pool, r, memory);
+    const verdict v = t.share >= r->floor ? HELD : t.spread > MAX_SPREAD ? UNDECIDED : FELL;
+
+    printf("%-9s %-10s %-4s %5.1f %% of the %s, floor %.0f %%", verdicts[v], r->kind.type,
+           r->kind.a8 ? "a8" : "a16", 100 * t.share, roof, 100 * r->floor);
+    if (v == UNDECIDED) {
+        printf("; the %s varied by %.0f %%", roof, 100 * t.spread);
+    }
+    printf("\n");
     (void)fflush(stdout);
-    n->held += best >= r->floor ? 1 : 0;
-    n->undecided += noisy ? 1 : 0;
-    n->fell += best < r->floor && !noisy ? 1 : 0;
+    return v;
 }
 
 /* Why no timing here would mean anything, or NULL. */
@@ -87,6 +95,24 @@ static const char *reason_to_skip(const nw_kernels *k)
 #endif
 }
 
+static int judge_all(const nw_kernels *k, nw_pool *one, nw_pool *all)
+{
+    unsigned n[VERDICTS] = {0};
+
+    for (size_t i = 0; i < NW_COUNT(products); i++) {
+        n[judge(k, one, &products[i], false)]++;
+    }
+    for (size_t i = 0; i < NW_COUNT(streams); i++) {
+        n[judge(k, all, &streams[i], true)]++;
+    }
+    printf("%u held, %u fell, %u undecided\n", n[HELD], n[FELL], n[UNDECIDED]);
+    if (n[HELD] + n[FELL] == 0) {
+        printf("kernel_guard: skipped: the machine is too noisy to tell\n");
+        return SKIPPED;
+    }
+    return n[FELL] > 0 ? 1 : 0;
+}
+
 int main(void)
 {
     const nw_kernels *k = nw_kernels_by_name("avx512");
@@ -94,7 +120,7 @@ int main(void)
     nw_pool *one = NULL;
     nw_pool *all = NULL;
     nw_error err = {0};
-    counts n = {0};
+    int code = SKIPPED;
 
     if (why == NULL &&
         (nw_pool_open(1, &one, &err) != NW_OK || nw_pool_open(0, &all, &err) != NW_OK)) {
@@ -102,21 +128,10 @@ int main(void)
     }
     if (why != NULL) {
         printf("kernel_guard: skipped: %s\n", why);
-        nw_pool_close(one);
-        return SKIPPED;
-    }
-    for (size_t i = 0; i < NW_COUNT(products); i++) {
-        judge(k, one, &products[i], false, &n);
-    }
-    for (size_t i = 0; i < NW_COUNT(streams); i++) {
-        judge(k, all, &streams[i], true, &n);
+    } else {
+        code = judge_all(k, one, all);
     }
     nw_pool_close(one);
     nw_pool_close(all);
-    printf("%u held, %u fell, %u undecided\n", n.held, n.fell, n.undecided);
-    if (n.held + n.fell == 0) {
-        printf("kernel_guard: skipped: the machine is too noisy to tell\n");
-        return SKIPPED;
-    }
-    return n.fell > 0 ? 1 : 0;
+    return code;
 }
