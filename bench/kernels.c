@@ -1,9 +1,9 @@
 /* Speed of every kernel of every tier this CPU runs. Linear layers, on all processors, beside a raw read
  * of the same bytes and the peak of the instruction, taken in the same short rounds (linear.h): the
- * share of the higher of the two roofs is what a kernel reaches of the machine. Attention and the
- * element-wise ops on one thread, best of many, in the thread's CPU time.
+ * share of the higher of the two roofs is what a kernel reaches of the machine. The element-wise
+ * ops on one thread, best of many, in the thread's CPU time.
  *
- *   bench_kernels [rounds a row, default 15] [filter on the name: "int4", "nvfp4 a8", "attn"] [tier]
+ *   bench_kernels [rounds a row, default 15] [filter on the name: "int4", "nvfp4 a8", "ops"] [tier]
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <stdio.h>
@@ -63,81 +63,6 @@ static void bench_linears(const nw_kernels *k, nw_pool *pool)
     }
 }
 
-/* ---- attention ---- */
-
-/* n_queries queries at the end of n_ctx tokens; 3 query heads of 64, as SmolLM2-135M. */
-static void bench_attention(const nw_kernels *k, nw_kv_kind kind, uint32_t n_ctx,
-                            uint32_t n_queries)
-{
-    nw_attn a = {.kv = {kind, kind, 64}, .n_rep = 3, .n_queries = n_queries, .scale = 0.125F};
-    const uint32_t n_pages = (n_ctx + NW_KV_PAGE - 1) / NW_KV_PAGE;
-    const size_t k_bytes = nw_kv_k_page_bytes(&a.kv);
-    const size_t width = 3 * 64;
-    uint32_t *table = nw_big_new(n_pages * sizeof *table);
-    nw_rng rng = nw_rng_seed(3);
-    float kv[2][64];
-
-    a.page_stride = k_bytes + nw_kv_v_page_bytes(&a.kv);
-    uint8_t *pool = nw_big_new(n_pages * a.page_stride);
-    float *q = nw_big_new(2 * n_queries * width * sizeof *q);
-    void *scratch = nw_big_new(nw_attn_scratch_bytes(64));
-    for (uint32_t t = 0; t < n_ctx; t++) {
-        table[t / NW_KV_PAGE] = t / NW_KV_PAGE;
-        for (size_t i = 0; i < 64; i++) {
-            kv[0][i] = (float)nw_rng_normal(&rng);
-            kv[1][i] = (float)nw_rng_normal(&rng);
-        }
-        uint8_t *page = pool + t / NW_KV_PAGE * a.page_stride;
-        k->kv_put(&a.kv, t % NW_KV_PAGE, kv[0], kv[1], page, page + k_bytes);
-    }
-    for (size_t i = 0; i < n_queries * width; i++) {
-        q[i] = (float)nw_rng_normal(&rng);
-    }
-    a.q_pos = n_ctx - n_queries;
-    a.q = q;
-    a.out = q + n_queries * width;
-    a.ldq = a.ldo = width;
-    a.pages = table;
-    a.k_base = pool;
-    a.v_base = pool + k_bytes;
-    a.scratch = scratch;
-    double best = 1e9;
-    int group = 1;
-    for (const double begin = nw_cpu_s(); nw_cpu_s() - begin < seconds;) {
-        double t = nw_cpu_s();
-        for (int i = 0; i < group; i++) {
-            k->attend(&a);
-        }
-        t = nw_cpu_s() - t;
-        best = fmin(best, t / group);
-        group *= t < 1e-3 && group < 1000 ? 2 : 1;
-    }
-    const double keys = (double)n_queries * ((double)a.q_pos + ((double)n_queries + 1) / 2);
-    printf("%-7s %-6s %6u %6u %10.1f %8.1f %8.1f\n", k->tier, nw_kv_kind_name(kind), n_ctx,
-           n_queries, best * 1e6, (double)(n_pages * a.page_stride) * 1e-9 / best,
-           keys * 3 * 64 * 2 * 1e-9 / best);
-    nw_big_free(table, n_pages * sizeof *table);
-    nw_big_free(pool, n_pages * a.page_stride);
-    nw_big_free(q, 2 * n_queries * width * sizeof *q);
-    nw_big_free(scratch, nw_attn_scratch_bytes(64));
-}
-
-static void bench_attentions(const nw_kernels *k)
-{
-    static const nw_kv_kind kinds[] = {NW_KV_BF16, NW_KV_INT8, NW_KV_F32};
-
-    printf("\n%-7s %-6s %6s %6s %10s %8s %8s\n", "tier", "kv", "ctx", "tok", "us", "GB/s",
-           "GMAC/s");
-    for (size_t i = 0; i < NW_COUNT(kinds); i++) {
-        bench_attention(k, kinds[i], 128, 1);
-        bench_attention(k, kinds[i], 1024, 1);
-        if (strcmp(k->tier, "ref") != 0) {
-            bench_attention(k, kinds[i], 4096, 1);
-            bench_attention(k, kinds[i], 1024, 1024);
-        }
-    }
-}
-
 /* ---- element-wise ---- */
 
 #define TIME_OP(name, n, call)                                                           \
@@ -161,8 +86,6 @@ static void bench_ops(const nw_kernels *k)
     static float z[1536];
     static _Alignas(64) uint8_t act[8192];
     static _Alignas(64) uint8_t pages[2][64 * 64 * 4 + 256];
-    const nw_kv_type kv = {NW_KV_BF16, NW_KV_BF16, 64};
-    const nw_kv_type kv8 = {NW_KV_INT8, NW_KV_INT8, 64};
     nw_rng rng = nw_rng_seed(4);
 
     for (size_t i = 0; i < 1536; i++) {
@@ -177,8 +100,12 @@ static void bench_ops(const nw_kernels *k)
     TIME_OP("add", 576, k->add(x, 576, z));
     TIME_OP("act_pack bf16", 1536, k->act_pack(NW_ACT_BF16, x, 1536, 0, 1, 1536, act));
     TIME_OP("act_pack int8", 1536, k->act_pack(NW_ACT_INT8, x, 1536, 0, 1, 1536, act));
-    TIME_OP("kv_put bf16", 128, k->kv_put(&kv, 5, x, y, pages[0], pages[1]));
-    TIME_OP("kv_put int8", 128, k->kv_put(&kv8, 5, x, y, pages[0], pages[1]));
+    for (int kind = 0; kind < (int)NW_KV_KINDS; kind++) {
+        const nw_kv_type kv = nw_kv_type_of((nw_kv_kind)kind, (nw_kv_kind)kind, 64);
+        char name[32];
+        (void)snprintf(name, sizeof name, "kv_put %s", nw_kv_kind_name(kv.k));
+        TIME_OP(name, 128, k->kv_put(&kv, 5, x, y, pages[0], pages[1]));
+    }
 }
 
 int main(int argc, char **argv)
@@ -201,8 +128,7 @@ int main(int argc, char **argv)
         if ((tiers[i]->need & nw_cpu_features()) == tiers[i]->need &&
             strstr(tiers[i]->tier, tier) != NULL) {
             bench_linears(tiers[i], pool);
-            if (filter[0] == '\0' || strcmp(filter, "attn") == 0) {
-                bench_attentions(tiers[i]);
+            if (filter[0] == '\0' || strcmp(filter, "ops") == 0) {
                 bench_ops(tiers[i]);
             }
         }

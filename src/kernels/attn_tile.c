@@ -1,202 +1,277 @@
-/* Online softmax over pages for a tile of up to NW_ATTN_ROWS rows. Rows are sorted by position, so
- * those that see anything of a page are a range, and rows that see nothing are left alone: a row's
- * bits depend on its own keys only.
+/* The walk of attention over segments and pages for a tile of rows. Rows are sorted by position, so
+ * those that see nothing of a page are the last ones, and they are left alone: a row's bits depend
+ * on its own keys only.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/attn_tile.h"
 
-#include <assert.h>
 #include <string.h>
 
-/* The caller's scratch, cut up (nw_attn_scratch_bytes). */
-typedef struct {
-    const nw_attn *a;
-    const nw_attn_ops *ops;
-    nw_act_kind q_kind, p_kind;
-    size_t q_stride, p_stride, o_stride; /* bytes, bytes, floats */
-    uint8_t *q, *p;                      /* packed rows */
-    float *s, *part, *o;                 /* [rows][NW_KV_PAGE], [rows][o_stride] twice */
-    nw_softmax_state *state;             /* [rows] */
-    uint32_t row0, n_rows;               /* of n_queries * n_rep */
-} tile;
-
-static void tile_init(tile *t, const nw_attn *a, const nw_attn_ops *ops)
+size_t nw_attn_part_floats(uint32_t d_head)
 {
-    uint8_t *at = a->scratch;
-
-    *t = (tile){.a = a, .ops = ops};
-    t->q_kind = ops->tier->act_kind(nw_kv_panel(a->kv.k), false);
-    t->p_kind = ops->tier->act_kind(nw_kv_panel(a->kv.v), false);
-    t->p_kind = t->p_kind == NW_ACT_INT16 ? NW_ACT_BF16 : t->p_kind; /* what softmax packs */
-    t->q_stride = nw_act_stride(t->q_kind, a->kv.d_head);
-    t->p_stride = nw_act_stride(t->p_kind, NW_KV_PAGE);
-    t->o_stride = (a->kv.d_head + 15U) / 16U * 16U;
-    t->q = at;
-    at += NW_ATTN_ROWS * t->q_stride;
-    t->p = at;
-    at += NW_ATTN_ROWS * t->p_stride;
-    t->s = (float *)(void *)at;
-    t->part = t->s + NW_ATTN_ROWS * NW_KV_PAGE;
-    t->o = t->part + NW_ATTN_ROWS * t->o_stride;
-    t->state = (nw_softmax_state *)(void *)(t->o + NW_ATTN_ROWS * t->o_stride);
+    return NW_KV_LANES + (size_t)nw_kv_v_panels(d_head) * NW_KV_LANES;
 }
 
-static uint32_t row_pos(const tile *t, uint32_t r)
+uint32_t nw_attn_first_segment(uint32_t q_pos, uint32_t window)
 {
-    return t->a->q_pos + (t->row0 + r) / t->a->n_rep;
+    return nw_attn_first(window, q_pos) / NW_ATTN_SEGMENT;
+}
+
+/* Packed queries twice, sums twice, states, and the work of the products. */
+size_t nw_attn_scratch_bytes(uint32_t d_head)
+{
+    return (size_t)NW_ATTN_ROWS * (4 * NW_ATTN_STRIDE + 2 * sizeof(nw_softmax_state)) +
+           nw_attn_work_bytes(d_head);
+}
+
+static void tile_init(nw_attn_tile *t, const nw_attn *a, const nw_attn_ops *ops)
+{
+    const size_t rows = (size_t)NW_ATTN_ROWS * NW_ATTN_STRIDE;
+    uint8_t *at = a->scratch;
+
+    t->a = a;
+    t->ops = ops;
+    t->q = at;
+    t->q_wide = at + rows;
+    t->o = (float *)(void *)(at + 2 * rows);
+    t->total = (float *)(void *)(at + 3 * rows);
+    t->state = (nw_softmax_state *)(void *)(at + 4 * rows);
+    t->sums = t->state + NW_ATTN_ROWS;
+    t->work = at + 4 * rows + 2 * NW_ATTN_ROWS * sizeof *t->state;
+}
+
+/* Rows from row0 on whose queries stand on the same page. */
+static void tile_rows(nw_attn_tile *t, uint32_t row0)
+{
+    const nw_attn *a = t->a;
+    const uint32_t pos = a->q_pos + row0 / a->n_rep;
+    const uint32_t page_end = (pos / NW_KV_PAGE + 1) * NW_KV_PAGE - a->q_pos;
+    const uint32_t end = (page_end < a->n_queries ? page_end : a->n_queries) * a->n_rep;
+
+    t->row0 = row0;
+    t->n_rows = end - row0 < NW_ATTN_ROWS ? end - row0 : NW_ATTN_ROWS;
+    for (uint32_t r = 0; r < t->n_rows; r++) {
+        t->pos[r] = a->q_pos + (row0 + r) / a->n_rep;
+    }
 }
 
 /* Offset of a row in q (ld = ldq) or out (ld = ldo). */
-static size_t row_at(const tile *t, uint32_t r, size_t ld)
+static size_t row_at(const nw_attn_tile *t, uint32_t r, size_t ld)
 {
     const uint32_t i = t->row0 + r;
     return i / t->a->n_rep * ld + (size_t)(i % t->a->n_rep) * t->a->kv.d_head;
 }
 
-static void load_rows(tile *t)
+static void rotate(const nw_attn_tile *t, float *x)
 {
+    if (t->ops->rotate != NULL) {
+        t->ops->rotate(x, t->a->kv.d_head);
+    } else {
+        nw_kv_rotate_plain(x, t->a->kv.d_head);
+    }
+}
+
+static void load(const nw_attn_tile *t, nw_kv_kind kind, const float *q, uint32_t r, uint8_t *rows)
+{
+    if (t->ops->load != NULL) {
+        t->ops->load(kind, q, t->a->kv.d_head, rows + (size_t)r * NW_ATTN_STRIDE);
+    } else {
+        nw_attn_plain_load(t, q, rows + r * nw_act_stride(NW_ACT_F32, t->a->kv.d_head));
+    }
+}
+
+static void load_rows(nw_attn_tile *t)
+{
+    const nw_attn *a = t->a;
+    _Alignas(64) float turned[NW_KV_MAX_HEAD];
+
     for (uint32_t r = 0; r < t->n_rows; r++) {
-        t->ops->tier->act_pack(t->q_kind, t->a->q + row_at(t, r, t->a->ldq), 0, 0, 1,
-                               t->a->kv.d_head, t->q + r * t->q_stride);
-        t->state[r] = (nw_softmax_state){.max = NW_SOFTMAX_FLOOR};
-    }
-    memset(t->o, 0, t->n_rows * t->o_stride * sizeof *t->o);
-}
-
-/* scores = keys x queries for rows [r0, r1), up to the last key any of them sees. */
-static void scores(const tile *t, uint32_t page, uint32_t r0, uint32_t r1)
-{
-    const nw_attn *a = t->a;
-    const uint32_t seen = row_pos(t, r1 - 1) - page * NW_KV_PAGE + 1;
-    const nw_weight keys = {.type = nw_kv_panel(a->kv.k),
-                            .data = a->k_base + a->pages[page] * a->page_stride,
-                            .n_rows = NW_KV_PAGE,
-                            .n_cols = a->kv.d_head};
-    const nw_act q = {.kind = t->q_kind,
-                      .n_tokens = r1 - r0,
-                      .n_cols = a->kv.d_head,
-                      .data = t->q + r0 * t->q_stride};
-
-    t->ops->tier->linear(&keys, &q, 0, nw_panel_count(seen < NW_KV_PAGE ? seen : NW_KV_PAGE),
-                         t->s + (size_t)r0 * NW_KV_PAGE, NW_KV_PAGE);
-}
-
-static void probabilities(tile *t, uint32_t page, uint32_t r0, uint32_t r1)
-{
-    const nw_attn *a = t->a;
-    const uint32_t base = page * NW_KV_PAGE;
-    const uint8_t *v_page = a->v_base + a->pages[page] * a->page_stride;
-    const bool scaled = a->kv.v == NW_KV_INT8;
-    nw_softmax_page p = {.scale = a->scale, .softcap = a->softcap, .kind = t->p_kind};
-
-    p.v_scales = scaled ? (const float *)(const void *)(v_page + nw_kv_v_scales_at(&a->kv)) : NULL;
-    for (uint32_t r = r0; r < r1; r++) {
-        const uint32_t pos = row_pos(t, r);
-        const uint32_t first = nw_attn_first(a, pos);
-        p.j0 = first > base ? first - base : 0;
-        p.j1 = pos - base < NW_KV_PAGE - 1 ? pos - base + 1 : NW_KV_PAGE;
-        t->ops->softmax(&p, t->s + (size_t)r * NW_KV_PAGE, &t->state[r], t->p + r * t->p_stride);
+        const float *q = a->q + row_at(t, r, a->ldq);
+        if (a->kv.rotate_k) {
+            memcpy(turned, q, a->kv.d_head * sizeof *q);
+            rotate(t, turned);
+            q = turned;
+        }
+        load(t, a->kv.k, q, r, t->q);
+        if (a->wide.n_newest > 0) {
+            load(t, NW_KV_BF16, q, r, t->q_wide);
+        }
     }
 }
 
-static void add_values(tile *t, uint32_t page, uint32_t r0, uint32_t r1)
+static nw_attn_page page_of(const nw_attn_tile *t, uint32_t page)
 {
     const nw_attn *a = t->a;
-    const nw_weight values = {.type = nw_kv_panel(a->kv.v),
-                              .data = a->v_base + a->pages[page] * a->page_stride,
-                              .n_rows = a->kv.d_head,
-                              .n_cols = NW_KV_PAGE};
-    const nw_act p = {.kind = t->p_kind,
-                      .n_tokens = r1 - r0,
-                      .n_cols = NW_KV_PAGE,
-                      .data = t->p + r0 * t->p_stride};
+    nw_attn_page p = {.kv = a->kv, .q = t->q, .first = page * NW_KV_PAGE};
 
-    t->ops->tier->linear(&values, &p, 0, nw_panel_count(a->kv.d_head), t->part, t->o_stride);
-    for (uint32_t r = r0; r < r1; r++) {
-        t->ops->merge(t->part + (r - r0) * t->o_stride, a->kv.d_head, t->state[r].shrink,
-                      t->o + r * t->o_stride);
+    if (nw_attn_is_wide(a, t->pos[0] / NW_KV_PAGE, page)) {
+        const size_t at = a->wide.pages[page] * a->wide.page_stride;
+        p.kv.k = p.kv.v = NW_KV_BF16;
+        p.q = t->q_wide;
+        p.k = a->wide.k_base + at;
+        p.v = a->wide.v_base + at;
+    } else {
+        const size_t at = a->pages[page] * a->page_stride;
+        p.k = a->k_base + at;
+        p.v = a->v_base + at;
     }
+    return p;
 }
 
-/* The pages a tile reads next. */
-typedef struct {
-    const uint8_t *k, *v;
-    size_t k_bytes, v_bytes; /* 0: no page */
-} page_view;
-
-static page_view view_of(const nw_attn *a, uint32_t page, bool wanted)
-{
-    const size_t at = wanted ? a->pages[page] * a->page_stride : 0;
-    return (page_view){.k = a->k_base + at,
-                       .v = a->v_base + at,
-                       .k_bytes = wanted ? nw_kv_k_page_bytes(&a->kv) : 0,
-                       .v_bytes = wanted ? nw_kv_v_page_bytes(&a->kv) : 0};
-}
-
-/* Asks for half of K or V of a page long before it is read: pages lie anywhere, so the hardware
- * cannot guess the next one; in parts, since a long burst stalls loads. Inlined by force: gcc takes
+/* Asks for a page before any other work, since nothing else will have. Inlined by force: gcc takes
  * a function that only prefetches for one without effect, and drops the call. */
-NW_INLINE void prefetch(const uint8_t *p, size_t bytes, unsigned half)
+NW_INLINE void prefetch(const uint8_t *p, size_t bytes)
 {
-    const size_t middle = bytes / 128 * 64;
-    const size_t end = half == 0 ? middle : bytes;
-    for (size_t at = half == 0 ? 0 : middle; at < end; at += 64) {
+    for (size_t at = 0; at < bytes; at += 64) {
         __builtin_prefetch(p + at, 0, 2);
     }
 }
 
-/* One page for rows [r0, r1), while the next is on its way. */
-static void run_page(tile *t, uint32_t page, uint32_t r0, uint32_t r1, const page_view *next)
-{
-    prefetch(next->k, next->k_bytes, 0);
-    scores(t, page, r0, r1);
-    prefetch(next->k, next->k_bytes, 1);
-    probabilities(t, page, r0, r1);
-    prefetch(next->v, next->v_bytes, 0);
-    add_values(t, page, r0, r1);
-    prefetch(next->v, next->v_bytes, 1);
-}
-
-static void run_tile(tile *t)
+/* The rows of pages [page, end): state and o. */
+static void run_pages(nw_attn_tile *t, uint32_t page, uint32_t end, uint32_t last)
 {
     const nw_attn *a = t->a;
-    const uint32_t last = row_pos(t, t->n_rows - 1) / NW_KV_PAGE;
-    const uint32_t first = nw_attn_first(a, row_pos(t, 0)) / NW_KV_PAGE;
-    const bool cold = t->row0 == 0; /* the other tiles of a call find its pages in cache */
-    const page_view now = view_of(a, first, cold);
-    uint32_t r0 = 0;
-    uint32_t r1 = t->n_rows;
+    nw_attn_page p = page_of(t, page);
 
-    prefetch(now.k, now.k_bytes, 0);
-    prefetch(now.k, now.k_bytes, 1);
-    load_rows(t);
-    prefetch(now.v, now.v_bytes, 0);
-    prefetch(now.v, now.v_bytes, 1);
-    for (uint32_t page = first; page <= last; page++) {
-        while (row_pos(t, r0) < page * NW_KV_PAGE) { /* ends before this page */
-            r0++;
+    while (page < end) {
+        const nw_attn_page next = page < last ? page_of(t, page + 1) : p;
+        p.next_k = next.k;
+        p.next_v = next.v;
+        p.n_rows = t->n_rows;
+        while (nw_attn_first(a->window, t->pos[p.n_rows - 1]) / NW_KV_PAGE > page) {
+            p.n_rows--;
         }
-        for (r1 = r0; r1 < t->n_rows && nw_attn_first(a, row_pos(t, r1)) / NW_KV_PAGE <= page;) {
-            r1++;
+        if (t->ops->page != NULL) {
+            t->ops->page(t, &p);
+        } else {
+            nw_attn_plain_page(t, &p);
         }
-        const page_view next = view_of(a, page + 1, cold && page < last);
-        run_page(t, page, r0, r1, &next);
+        p = next;
+        page++;
     }
+}
+
+static void reset(nw_softmax_state *state, float *o, uint32_t n_rows, uint32_t d_head)
+{
+    const size_t n = (size_t)nw_kv_v_panels(d_head) * NW_KV_LANES;
+
+    for (uint32_t r = 0; r < n_rows; r++) {
+        state[r] = (nw_softmax_state){.max = NW_SOFTMAX_FLOOR};
+        memset(o + (size_t)r * (NW_ATTN_STRIDE / sizeof *o), 0, n * sizeof *o);
+    }
+}
+
+/* One segment for the tile, into state and o; false where no row sees any of it. */
+static bool run_segment(nw_attn_tile *t, uint32_t segment)
+{
+    const uint32_t per = NW_ATTN_SEGMENT / NW_KV_PAGE;
+    const uint32_t first = nw_attn_first(t->a->window, t->pos[0]) / NW_KV_PAGE;
+    const uint32_t last = t->pos[0] / NW_KV_PAGE; /* the same page for all rows */
+    const uint32_t begin = first > segment * per ? first : segment * per;
+    const uint32_t end = last < segment * per + per - 1 ? last + 1 : segment * per + per;
+
+    reset(t->state, t->o, t->n_rows, t->a->kv.d_head);
+    if (begin >= end) {
+        return false;
+    }
+    run_pages(t, begin, end, t->a->phase == NW_ATTN_PART ? end - 1 : last);
+    return true;
+}
+
+static void join(const nw_attn_tile *t, const nw_softmax_state *state, const float *o, size_t ldo)
+{
+    if (t->ops->join != NULL) {
+        t->ops->join(t, state, o, ldo);
+    } else {
+        nw_attn_plain_join(t, state, o, ldo);
+    }
+}
+
+/* out = total / sum, turned back. */
+static void finish(const nw_attn_tile *t)
+{
+    const nw_attn *a = t->a;
+
     for (uint32_t r = 0; r < t->n_rows; r++) {
-        t->ops->scale(t->o + r * t->o_stride, a->kv.d_head, 1 / t->state[r].sum,
-                      a->out + row_at(t, r, a->ldo));
+        float *out = a->out + row_at(t, r, a->ldo);
+        t->ops->scale(t->total + (size_t)r * (NW_ATTN_STRIDE / sizeof *out), a->kv.d_head,
+                      1 / t->sums[r].sum, out);
+        if (a->kv.rotate_v) {
+            rotate(t, out);
+        }
     }
+}
+
+static float *part_of(const nw_attn_tile *t, uint32_t segment, uint32_t r)
+{
+    const nw_attn *a = t->a;
+    const size_t n = segment - nw_attn_first_segment(a->q_pos, a->window);
+    return a->parts +
+           (n * a->n_queries * a->n_rep + t->row0 + r) * nw_attn_part_floats(a->kv.d_head);
+}
+
+/* PART: [max, sum, 0 .., o] of each row. */
+static void keep_part(const nw_attn_tile *t)
+{
+    const size_t n = nw_attn_part_floats(t->a->kv.d_head) - NW_KV_LANES;
+
+    for (uint32_t r = 0; r < t->n_rows; r++) {
+        float *part = part_of(t, t->a->segment, r);
+        memset(part, 0, NW_KV_LANES * sizeof *part);
+        memcpy(part, &t->state[r], sizeof t->state[r]);
+        memcpy(part + NW_KV_LANES, t->o + (size_t)r * (NW_ATTN_STRIDE / sizeof *part),
+               n * sizeof *part);
+    }
+}
+
+static void join_part(const nw_attn_tile *t, uint32_t segment)
+{
+    for (uint32_t r = 0; r < t->n_rows; r++) {
+        memcpy(&t->state[r], part_of(t, segment, r), sizeof t->state[r]);
+    }
+    join(t, t->state, part_of(t, segment, 0) + NW_KV_LANES, nw_attn_part_floats(t->a->kv.d_head));
+}
+
+static void run_tile(nw_attn_tile *t)
+{
+    const nw_attn *a = t->a;
+    const uint32_t first = nw_attn_first_segment(t->pos[0], a->window);
+    const uint32_t last = t->pos[0] / NW_ATTN_SEGMENT;
+
+    if (a->phase != NW_ATTN_JOIN) {
+        const uint32_t at = a->phase == NW_ATTN_PART
+                                ? a->segment * (NW_ATTN_SEGMENT / NW_KV_PAGE)
+                                : nw_attn_first(a->window, t->pos[0]) / NW_KV_PAGE;
+        if (at <= t->pos[0] / NW_KV_PAGE) {
+            const nw_attn_page p = page_of(t, at);
+            prefetch(p.k, nw_kv_k_page_bytes(&p.kv));
+            prefetch(p.v, nw_kv_v_page_bytes(&p.kv));
+        }
+        load_rows(t);
+    }
+    if (a->phase == NW_ATTN_PART) {
+        (void)run_segment(t, a->segment);
+        keep_part(t);
+        return;
+    }
+    reset(t->sums, t->total, t->n_rows, a->kv.d_head);
+    for (uint32_t s = first; s <= last; s++) {
+        if (a->phase == NW_ATTN_JOIN) {
+            join_part(t, s);
+        } else if (run_segment(t, s)) {
+            join(t, t->state, t->o, NW_ATTN_STRIDE / sizeof *t->o);
+        }
+    }
+    finish(t);
 }
 
 void nw_attend_tiled(const nw_attn *a, const nw_attn_ops *ops)
 {
-    const uint32_t n_rows = a->n_queries * a->n_rep;
-    tile t;
+    nw_attn_tile t;
 
-    assert(a->kv.d_head <= NW_KV_MAX_HEAD && a->n_rep > 0);
+    assert(a->kv.d_head <= NW_KV_MAX_HEAD && a->n_rep > 0 && a->n_rep <= NW_ATTN_ROWS);
     tile_init(&t, a, ops);
-    for (t.row0 = 0; t.row0 < n_rows; t.row0 += t.n_rows) {
-        const uint32_t left = n_rows - t.row0;
-        t.n_rows = left < NW_ATTN_ROWS ? left : NW_ATTN_ROWS;
+    for (uint32_t row = 0; row < a->n_queries * a->n_rep; row += t.n_rows) {
+        tile_rows(&t, row);
         run_tile(&t);
     }
 }

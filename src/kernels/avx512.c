@@ -2,6 +2,7 @@
  * activations of 16 bits, or of 8 where asked for; bf16, bf16-12 and fp8 take BF16, f32 F32.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/cpu.h"
+#include "kernels/avx512_attn.h"
 #include "kernels/avx512_ops.h"
 #include "kernels/group.h"
 #include "kernels/tiers.h"
@@ -46,9 +47,11 @@ static void linear(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_
 static void attend(const nw_attn *a)
 {
     static const nw_attn_ops ops = {.tier = &nw_kernels_avx512,
-                                    .softmax = nw_avx512_softmax,
-                                    .merge = nw_avx512_merge,
-                                    .scale = nw_avx512_scale};
+                                    .scale = nw_avx512_scale,
+                                    .load = nw_avx512_attn_load,
+                                    .page = nw_avx512_attn_page,
+                                    .join = nw_avx512_attn_join,
+                                    .rotate = nw_avx512_rotate};
     nw_attend_tiled(a, &ops);
 }
 

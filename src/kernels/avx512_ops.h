@@ -3,7 +3,6 @@
 #ifndef NW_KERNELS_AVX512_OPS_H
 #define NW_KERNELS_AVX512_OPS_H
 
-#include "kernels/attn_tile.h"
 #include "kernels/avx512.h"
 
 /* Contracts: kernels.h. */
@@ -16,11 +15,5 @@ void nw_avx512_add(const float *x, size_t n, float *y);
 void nw_avx512_softcap(float *x, size_t n, float cap);
 void nw_avx512_act_pack(nw_act_kind kind, const float *x, size_t ldx, uint32_t t0, uint32_t t1,
                         uint32_t n_cols, void *dst);
-void nw_avx512_kv_put(const nw_kv_type *kv, uint32_t slot, const float *k, const float *v,
-                      uint8_t *k_page, uint8_t *v_page);
-/* Contracts: attn_tile.h. */
-void nw_avx512_softmax(const nw_softmax_page *page, const float *s, nw_softmax_state *st, void *p);
-void nw_avx512_merge(const float *part, uint32_t n, float shrink, float *out);
-void nw_avx512_scale(const float *x, uint32_t n, float factor, float *out);
 
 #endif

@@ -1,40 +1,85 @@
-/* Pages of keys and values as panels (attention.h): what all tiers share.
+/* Pages of keys and values (attention.h): what all tiers share. A vector of a page is 64 bytes.
+ *
+ * K page: four panels of 16 tokens; lane r of a vector belongs to token r of the panel.
+ *   f32    per column             16 x f32
+ *   bf16   per pair of columns    u16[r * 2 + t]
+ *   int8   16 x f32 scales, then per quad of columns  byte[r * 4 + t] = code ^ 0x80
+ *   fp8    16 x f32 scales, then per quad  byte[r / 4 * 16 + t / 2 * 8 + r % 4 * 2 + t % 2]: the
+ *          halves of each 16 bytes widen to the two pairs of four rows
+ *   int4   16 x f32 scales, then per eight columns  byte[r * 4 + t] = code + 8 of column t in the
+ *          low nibble, of column 4 + t in the high one
+ * V page: (64 x f32 scales, one a token, of int8, fp8 and int4, then) panels of 16 values of the
+ * head; lane r belongs to value r of the panel, and tokens stand where K has columns, as bytes of
+ * two's complement (int8), and nibbles of it (int4).
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NW_KERNELS_KV_PAGE_H
 #define NW_KERNELS_KV_PAGE_H
 
+#include <assert.h>
 #include <stdbool.h>
 
-#include "formats/panel.h"
 #include "kernels/attention.h"
 
 #define NW_KV_MAX_HEAD 512u
+#define NW_KV_LANES    16u /* rows of a panel */
 
-nw_panel_type nw_kv_panel(nw_kv_kind kind);
-/* The 64 f32 token scales behind the panels of an int8 V page. */
-size_t nw_kv_v_scales_at(const nw_kv_type *kv);
-/* An empty page: zeros, or int8 codes of 0; V row scales of 1. */
-void nw_kv_clear_k(const nw_kv_type *kv, uint8_t *page);
-void nw_kv_clear_v(const nw_kv_type *kv, uint8_t *page);
-/* First key a query at `pos` sees. */
-static inline uint32_t nw_attn_first(const nw_attn *a, uint32_t pos)
+/* Kinds with a scale a token. */
+static inline bool nw_kv_scaled(nw_kv_kind kind)
 {
-    return a->window > 0 && pos >= a->window ? pos - a->window + 1 : 0;
+    return kind >= NW_KV_FP8;
 }
 
-/* Rows (query heads x query tokens) that share the loads of a page. */
-#define NW_ATTN_ROWS 24u
+/* Values of one row in one vector. */
+static inline uint32_t nw_kv_vector_cols(nw_kv_kind kind)
+{
+    static const uint8_t cols[NW_KV_KINDS] = {1, 2, 4, 4, 8};
+    return cols[kind];
+}
 
-/* The reference keeps one query head in doubles, and one decoded row of a page. */
-typedef struct {
-    double max, sum;
-    double out[NW_KV_MAX_HEAD];
-    double p[NW_KV_PAGE];
-    float row[NW_KV_MAX_HEAD];
-} nw_attn_ref_state;
+/* Bytes of a panel of n columns, without scales. */
+static inline size_t nw_kv_panel_bytes(nw_kv_kind kind, uint32_t n)
+{
+    const uint32_t cols = nw_kv_vector_cols(kind);
+    return (size_t)((n + cols - 1) / cols) * 64;
+}
 
-/* kv_put in plain C. */
+/* K: bytes from a panel to the next; the codes begin after the scales. */
+static inline size_t nw_kv_k_panel_bytes(const nw_kv_type *kv)
+{
+    return nw_kv_panel_bytes(kv->k, kv->d_head) + (nw_kv_scaled(kv->k) ? 64 : 0);
+}
+
+static inline size_t nw_kv_v_codes_at(nw_kv_kind kind)
+{
+    return nw_kv_scaled(kind) ? NW_KV_PAGE * sizeof(float) : 0;
+}
+
+static inline uint32_t nw_kv_v_panels(uint32_t d_head)
+{
+    return (d_head + NW_KV_LANES - 1) / NW_KV_LANES;
+}
+
+/* One token's row of a K page and its column of a V page as numbers, rotated where the type says
+ * so: the decoder that all else is held to. */
+void nw_kv_k_token(const nw_kv_type *kv, const uint8_t *page, uint32_t slot, float *out);
+void nw_kv_v_token(const nw_kv_type *kv, const uint8_t *page, uint32_t slot, float *out);
+
+/* kv_put in plain C, for any tier. */
 void nw_kv_put_plain(const nw_kv_type *kv, uint32_t slot, const float *k, const float *v,
                      uint8_t *k_page, uint8_t *v_page);
+/* Turns x [n] by the Hadamard matrix of attention.h; it is its own inverse. */
+void nw_kv_rotate_plain(float *x, uint32_t n);
+
+/* First key a query at `pos` sees. */
+static inline uint32_t nw_attn_first(uint32_t window, uint32_t pos)
+{
+    return window > 0 && pos >= window ? pos - window + 1 : 0;
+}
+
+/* Whether a query on page `at` reads page `page` from the wide pages. */
+static inline bool nw_attn_is_wide(const nw_attn *a, uint32_t at, uint32_t page)
+{
+    return a->wide.n_newest > 0 && (page == 0 || at - page < a->wide.n_newest);
+}
 
 #endif

@@ -9,6 +9,7 @@
 #include "formats/half.h"
 #include "kernels/act.h"
 #include "kernels/kv_page.h"
+#include "kernels/ref_attention.h"
 #include "kernels/tiers.h"
 
 #define SPAN       NW_ACT_COLS /* columns decoded at a time */
@@ -161,81 +162,6 @@ static void ref_softcap(float *x, size_t n, float cap)
     }
 }
 
-/* Scores of keys [j0, j1) of one page into st->p; returns their maximum. */
-static double ref_scores(const nw_attn *a, const float *q, const uint8_t *page, uint32_t j0,
-                         uint32_t j1, nw_attn_ref_state *st)
-{
-    const uint32_t d_head = a->kv.d_head;
-    double top = -HUGE_VAL;
-
-    for (uint32_t j = j0; j < j1; j++) {
-        double s = 0;
-        nw_panel_unpack_row(nw_kv_panel(a->kv.k), page, d_head, j, st->row);
-        for (uint32_t d = 0; d < d_head; d++) {
-            s += (double)q[d] * (double)st->row[d];
-        }
-        s *= (double)a->scale;
-        if (a->softcap > 0) {
-            s = (double)a->softcap * tanh(s / (double)a->softcap);
-        }
-        st->p[j] = s;
-        top = s > top || isnan(s) ? s : top;
-    }
-    return top;
-}
-
-/* Adds keys [j0, j1) of page `index` to the state. */
-static void ref_page(const nw_attn *a, const float *q, uint32_t index, uint32_t j0, uint32_t j1,
-                     nw_attn_ref_state *st)
-{
-    const size_t at = a->pages[index] * a->page_stride;
-    const uint8_t *v_page = a->v_base + at;
-    const double top = ref_scores(a, q, a->k_base + at, j0, j1, st);
-    const double max = top > st->max ? top : st->max;
-    const double shrink = exp(st->max - max);
-    const float *v_scales = (const float *)(const void *)(v_page + nw_kv_v_scales_at(&a->kv));
-
-    st->max = max;
-    st->sum *= shrink;
-    for (uint32_t j = j0; j < j1; j++) {
-        const double p = exp(st->p[j] - max);
-        st->sum += p;
-        st->p[j] = a->kv.v == NW_KV_INT8 ? p * (double)v_scales[j] : p;
-    }
-    for (uint32_t d = 0; d < a->kv.d_head; d++) {
-        double o = st->out[d] * shrink;
-        nw_panel_unpack_row(nw_kv_panel(a->kv.v), v_page, NW_KV_PAGE, d, st->row);
-        for (uint32_t j = j0; j < j1; j++) {
-            o += st->p[j] * (double)st->row[j];
-        }
-        st->out[d] = o;
-    }
-}
-
-static void ref_attend(const nw_attn *a)
-{
-    nw_attn_ref_state *st = a->scratch;
-
-    for (uint32_t i = 0; i < a->n_queries; i++) {
-        const uint32_t pos = a->q_pos + i;
-        const uint32_t first = nw_attn_first(a, pos);
-        for (uint32_t h = 0; h < a->n_rep; h++) {
-            const float *q = a->q + i * a->ldq + (size_t)h * a->kv.d_head;
-            float *out = a->out + i * a->ldo + (size_t)h * a->kv.d_head;
-            *st = (nw_attn_ref_state){.max = -HUGE_VAL};
-            for (uint32_t p = first / NW_KV_PAGE; p <= pos / NW_KV_PAGE; p++) {
-                const uint32_t base = p * NW_KV_PAGE;
-                const uint32_t end = pos + 1 - base;
-                ref_page(a, q, p, first > base ? first - base : 0,
-                         end < NW_KV_PAGE ? end : NW_KV_PAGE, st);
-            }
-            for (uint32_t d = 0; d < a->kv.d_head; d++) {
-                out[d] = (float)(st->out[d] / st->sum);
-            }
-        }
-    }
-}
-
 const nw_kernels nw_kernels_ref = {
     .tier = "ref",
     .need = 0,
@@ -249,5 +175,5 @@ const nw_kernels nw_kernels_ref = {
     .add = ref_add,
     .softcap = ref_softcap,
     .kv_put = nw_kv_put_plain,
-    .attend = ref_attend,
+    .attend = nw_ref_attend,
 };

@@ -1,64 +1,115 @@
 /* Attention of every tier against the reference, over pages of every pair of formats: shared query
- * heads, windows, softcap, odd head sizes, pages taken in any order and with an old tail; and the
- * same bits for a query alone or in a span.
+ * heads, windows, softcap, odd head sizes, wide pages, pages taken in any order and with an old tail;
+ * and the same bits for a query alone, in a span, or with its keys split over threads.
  *
- * Bound. Queries are whole BF16 numbers here, so that a tier which packs them in BF16 loses nothing
- * and both sides see the same q, k and v. u = 2^-24. A tier's score is off by at most
- * e = (d_head + 8) u sum|q k| scale, tanh included; a probability by e^2e - 1 and by the rounding
- * to BF16 (2^-8 of unit roundoff 2^-9, twice: against the sum and of the value) and the scale of an
- * int8 value; the 64-key sums of f32 by 64 u a page. Hence
- * |error| <= (2 e + 2^-8 + (64 + n_pages) u) max|v|.
+ * Bound. Both sides read the same pages, so only arithmetic differs. u = 2^-24; by Cauchy-Schwarz
+ * sum|q k| <= |q||k|. Queries are whole BF16 numbers, so that a tier which packs them in BF16 loses
+ * nothing, unless they are rotated for wide pages (2^-9 of each). Where keys are integers a tier may
+ * pack queries in 15 bits: off by max|q| / 32512 each, which is sqrt(d_head) |q||k| / 32512 in all.
+ * A score is off by at most e = scale |q||k| ((d_head + 8 + log2 d_head) u + sqrt(d_head) / 32512
+ * [+ 2^-9]), tanh included; a probability by e^2e - 1. Probabilities are rounded to BF16 (2^-9, against
+ * the sum and of the value: 2^-8), or counted in 65535ths of the largest factor: over the 256 keys of
+ * a segment, whose sum is at least 1, 256 / 131070 * 8 / 7 < 2^-8. Sums of F32 over the keys: by 64 u
+ * a page. Hence |error| <= (e^2e - 1 + 2^-8 + (64 + n_pages) u) max|v|, of the result before it is
+ * turned back, which may add up sqrt(block) of them.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "guard.h"
+#include "kernels/kv_page.h"
 #include "table.h"
 
 #define U         0x1p-24
-#define MAX_PAGES 8
+#define MAX_PAGES 16
 
 static struct row {
     const char *name;
     nw_kv_kind k, v;
     uint32_t d_head, n_rep, n_queries, q_pos, window;
     float softcap;
+    uint32_t n_wide; /* newest pages in BF16 beside the others */
 } rows[] = {
-    {"first_token", NW_KV_BF16, NW_KV_BF16, 64, 3, 1, 0, 0, 0},
-    {"decode_smol", NW_KV_BF16, NW_KV_BF16, 64, 3, 1, 300, 0, 0},
-    {"prefill_smol", NW_KV_BF16, NW_KV_BF16, 64, 3, 200, 0, 0, 0},
-    {"chunk_across_pages", NW_KV_BF16, NW_KV_BF16, 64, 3, 40, 50, 0, 0},
-    {"last_slot_of_a_page", NW_KV_BF16, NW_KV_BF16, 64, 1, 1, 63, 0, 0},
-    {"first_slot_of_a_page", NW_KV_BF16, NW_KV_BF16, 64, 1, 1, 64, 0, 0},
-    {"f32_pages", NW_KV_F32, NW_KV_F32, 64, 2, 70, 20, 0, 0},
-    {"int8_pages", NW_KV_INT8, NW_KV_INT8, 64, 3, 70, 20, 0, 0},
-    {"int8_k_bf16_v", NW_KV_INT8, NW_KV_BF16, 64, 4, 5, 130, 0, 0},
-    {"bf16_k_int8_v", NW_KV_BF16, NW_KV_INT8, 128, 4, 5, 130, 0, 0},
-    {"f32_k_int8_v", NW_KV_F32, NW_KV_INT8, 32, 1, 5, 130, 0, 0},
-    {"tiny_head", NW_KV_BF16, NW_KV_BF16, 2, 2, 70, 10, 0, 0},
-    {"head_8", NW_KV_F32, NW_KV_BF16, 8, 2, 70, 10, 0, 0},
-    {"head_48", NW_KV_BF16, NW_KV_BF16, 48, 1, 33, 10, 0, 0},
-    {"head_80", NW_KV_INT8, NW_KV_INT8, 80, 1, 9, 100, 0, 0},
-    {"head_256", NW_KV_BF16, NW_KV_BF16, 256, 4, 9, 100, 0, 0},
-    {"head_512", NW_KV_F32, NW_KV_F32, 512, 2, 3, 10, 0, 0},
-    {"many_query_heads", NW_KV_BF16, NW_KV_BF16, 64, 50, 3, 100, 0, 0},
-    {"window_of_one", NW_KV_BF16, NW_KV_BF16, 64, 2, 80, 0, 1, 0},
-    {"window_within_a_page", NW_KV_BF16, NW_KV_BF16, 64, 2, 200, 100, 20, 0},
-    {"window_of_pages", NW_KV_BF16, NW_KV_BF16, 64, 2, 100, 250, 128, 0},
-    {"softcap", NW_KV_BF16, NW_KV_BF16, 64, 2, 30, 100, 0, 5},
-    {"softcap_window_int8", NW_KV_INT8, NW_KV_INT8, 64, 2, 30, 100, 70, 5},
+    {"first_token", NW_KV_BF16, NW_KV_BF16, 64, 3, 1, 0, 0, 0, 0},
+    {"decode_smol", NW_KV_BF16, NW_KV_BF16, 64, 3, 1, 300, 0, 0, 0},
+    {"prefill_smol", NW_KV_BF16, NW_KV_BF16, 64, 3, 200, 0, 0, 0, 0},
+    {"chunk_across_pages", NW_KV_BF16, NW_KV_BF16, 64, 3, 40, 50, 0, 0, 0},
+    {"last_slot_of_a_page", NW_KV_BF16, NW_KV_BF16, 64, 1, 1, 63, 0, 0, 0},
+    {"first_slot_of_a_page", NW_KV_BF16, NW_KV_BF16, 64, 1, 1, 64, 0, 0, 0},
+    {"f32_pages", NW_KV_F32, NW_KV_F32, 64, 2, 70, 20, 0, 0, 0},
+    {"int8_pages", NW_KV_INT8, NW_KV_INT8, 64, 3, 70, 20, 0, 0, 0},
+    {"int8_k_bf16_v", NW_KV_INT8, NW_KV_BF16, 64, 4, 5, 130, 0, 0, 0},
+    {"bf16_k_int8_v", NW_KV_BF16, NW_KV_INT8, 128, 4, 5, 130, 0, 0, 0},
+    {"f32_k_int8_v", NW_KV_F32, NW_KV_INT8, 32, 1, 5, 130, 0, 0, 0},
+    {"tiny_head", NW_KV_BF16, NW_KV_BF16, 2, 2, 70, 10, 0, 0, 0},
+    {"head_8", NW_KV_F32, NW_KV_BF16, 8, 2, 70, 10, 0, 0, 0},
+    {"head_48", NW_KV_BF16, NW_KV_BF16, 48, 1, 33, 10, 0, 0, 0},
+    {"head_80", NW_KV_INT8, NW_KV_INT8, 80, 1, 9, 100, 0, 0, 0},
+    {"head_256", NW_KV_BF16, NW_KV_BF16, 256, 4, 9, 100, 0, 0, 0},
+    {"head_512", NW_KV_F32, NW_KV_F32, 512, 2, 3, 10, 0, 0, 0},
+    {"many_query_heads", NW_KV_BF16, NW_KV_BF16, 64, 50, 3, 100, 0, 0, 0},
+    {"window_of_one", NW_KV_BF16, NW_KV_BF16, 64, 2, 80, 0, 1, 0, 0},
+    {"window_within_a_page", NW_KV_BF16, NW_KV_BF16, 64, 2, 200, 100, 20, 0, 0},
+    {"window_of_pages", NW_KV_BF16, NW_KV_BF16, 64, 2, 100, 250, 128, 0, 0},
+    {"softcap", NW_KV_BF16, NW_KV_BF16, 64, 2, 30, 100, 0, 5, 0},
+    {"softcap_window_int8", NW_KV_INT8, NW_KV_INT8, 64, 2, 30, 100, 70, 5, 0},
+    {"fp8_pages", NW_KV_FP8, NW_KV_FP8, 64, 3, 70, 20, 0, 0, 0},
+    {"int4_pages", NW_KV_INT4, NW_KV_INT4, 64, 3, 70, 20, 0, 0, 0},
+    {"decode_4_segments", NW_KV_INT8, NW_KV_INT8, 64, 4, 1, 900, 0, 0, 0},
+    {"chunk_of_4_segments", NW_KV_BF16, NW_KV_INT4, 64, 4, 16, 880, 0, 0, 0},
+    {"window_of_2_segments", NW_KV_INT4, NW_KV_FP8, 128, 2, 40, 700, 300, 0, 0},
+    {"window_from_a_segment", NW_KV_INT8, NW_KV_INT8, 64, 2, 2, 511, 256, 0, 0},
+    {"int4_head_2", NW_KV_INT4, NW_KV_INT4, 2, 2, 70, 10, 0, 0, 0},
+    {"int8_head_6", NW_KV_INT8, NW_KV_FP8, 6, 5, 9, 10, 0, 0, 0},
+    {"int4_head_10", NW_KV_INT4, NW_KV_INT8, 10, 1, 9, 60, 0, 0, 0},
+    {"fp8_head_10", NW_KV_FP8, NW_KV_INT4, 10, 7, 9, 60, 0, 0, 0},
+    {"int4_head_80", NW_KV_INT4, NW_KV_INT4, 80, 3, 9, 100, 0, 0, 0},
+    {"int8_head_512", NW_KV_INT8, NW_KV_INT8, 512, 2, 3, 70, 0, 0, 0},
+    {"int4_head_512", NW_KV_INT4, NW_KV_INT4, 512, 2, 3, 70, 0, 0, 0},
+    {"most_query_heads", NW_KV_INT8, NW_KV_INT8, 64, 64, 3, 62, 0, 0, 0},
+    {"wide_newest_page", NW_KV_INT4, NW_KV_INT4, 64, 3, 100, 250, 0, 0, 1},
+    {"wide_two_pages", NW_KV_INT4, NW_KV_INT4, 64, 4, 40, 600, 0, 0, 2},
+    {"wide_int8_window", NW_KV_INT8, NW_KV_INT4, 48, 4, 40, 300, 150, 0, 2},
 };
 
 typedef struct {
     nw_attn a;
-    nw_guarded pool, q, out, scratch;
+    nw_guarded pool, wide, q, out, scratch;
     uint32_t pages[MAX_PAGES];
-    double max_v, max_qk;
+    double max_v, max_k, max_q; /* largest |v| of a value, Euclidean norms of k and q */
 } job;
+
+static double norm(const float *x, uint32_t n)
+{
+    double size = 0;
+    for (uint32_t d = 0; d < n; d++) {
+        size += (double)x[d] * (double)x[d];
+    }
+    return sqrt(size);
+}
+
+/* The numbers that a slot stands for. */
+static void measure(job *j, const nw_kv_type *kv, const uint8_t *k_page, uint32_t slot)
+{
+    float x[512];
+
+    nw_kv_k_token(kv, k_page, slot, x);
+    j->max_k = fmax(j->max_k, norm(x, kv->d_head));
+    nw_kv_v_token(kv, k_page + nw_kv_k_page_bytes(kv), slot, x);
+    for (uint32_t d = 0; d < kv->d_head; d++) {
+        j->max_v = fmax(j->max_v, fabs((double)x[d]));
+    }
+}
+
+static nw_kv_type wide_type(const nw_kv_type *kv)
+{
+    nw_kv_type wide = *kv;
+    wide.k = wide.v = NW_KV_BF16;
+    return wide;
+}
 
 /* Encodes the keys and values of positions 0 .. last in pages that lie backwards in the pool, and
  * leaves an old tail behind them. */
 static void fill_pages(job *j, const nw_kernels *tier, uint32_t last, nw_rng *rng)
 {
-    const size_t k_bytes = nw_kv_k_page_bytes(&j->a.kv);
-    uint8_t *base = j->pool.data;
+    const nw_kv_type wide = wide_type(&j->a.kv);
     float k[512];
     float v[512];
 
@@ -68,14 +119,53 @@ static void fill_pages(job *j, const nw_kernels *tier, uint32_t last, nw_rng *rn
         }
         nw_fill_normal(k, j->a.kv.d_head, rng);
         nw_fill_normal(v, j->a.kv.d_head, rng);
-        uint8_t *page = base + j->pages[pos / NW_KV_PAGE] * j->a.page_stride;
-        tier->kv_put(&j->a.kv, pos % NW_KV_PAGE, k, v, page, page + k_bytes);
-        double size = 0;
-        for (uint32_t d = 0; d < j->a.kv.d_head; d++) {
-            size += (double)k[d] * (double)k[d];
-            j->max_v = fmax(j->max_v, fabs((double)v[d]));
+        k[pos % j->a.kv.d_head] *= 20; /* an outlier now and then */
+        uint8_t *page = j->pool.data + j->pages[pos / NW_KV_PAGE] * j->a.page_stride;
+        tier->kv_put(&j->a.kv, pos % NW_KV_PAGE, k, v, page, page + nw_kv_k_page_bytes(&j->a.kv));
+        measure(j, &j->a.kv, page, pos % NW_KV_PAGE);
+        if (j->a.wide.n_newest > 0) {
+            page = j->wide.data + j->pages[pos / NW_KV_PAGE] * j->a.wide.page_stride;
+            tier->kv_put(&wide, pos % NW_KV_PAGE, k, v, page, page + nw_kv_k_page_bytes(&wide));
+            measure(j, &wide, page, pos % NW_KV_PAGE);
         }
-        j->max_qk = fmax(j->max_qk, sqrt(size));
+    }
+}
+
+static void fill_queries(job *j, const struct row *r, nw_rng *rng)
+{
+    const size_t width = (size_t)r->n_rep * r->d_head;
+
+    j->q = nw_guard_new(((r->n_queries - 1) * j->a.ldq + width) * sizeof(float));
+    float *q = (float *)(void *)j->q.data;
+    for (uint32_t i = 0; i < r->n_queries; i++) {
+        for (size_t d = 0; d < width; d++) {
+            q[i * j->a.ldq + d] = nw_bf16_to_f32(nw_bf16_from_f32((float)nw_rng_normal(rng)));
+        }
+        for (uint32_t h = 0; h < r->n_rep; h++) {
+            j->max_q = fmax(j->max_q, norm(q + i * j->a.ldq + (size_t)h * r->d_head, r->d_head));
+        }
+    }
+    j->a.q = q;
+}
+
+static void job_pages(job *j, uint32_t n_pages)
+{
+    const nw_kv_type wide = wide_type(&j->a.kv);
+
+    j->a.page_stride = nw_kv_k_page_bytes(&j->a.kv) + nw_kv_v_page_bytes(&j->a.kv);
+    j->pool = nw_guard_new(n_pages * j->a.page_stride);
+    j->a.pages = j->pages;
+    j->a.k_base = j->pool.data;
+    j->a.v_base = j->pool.data + nw_kv_k_page_bytes(&j->a.kv);
+    if (j->a.wide.n_newest > 0) {
+        j->a.wide.page_stride = nw_kv_k_page_bytes(&wide) + nw_kv_v_page_bytes(&wide);
+        j->wide = nw_guard_new(n_pages * j->a.wide.page_stride);
+        j->a.wide.pages = j->pages;
+        j->a.wide.k_base = j->wide.data;
+        j->a.wide.v_base = j->wide.data + nw_kv_k_page_bytes(&wide);
+    }
+    for (uint32_t p = 0; p < n_pages; p++) {
+        j->pages[p] = n_pages - 1 - p;
     }
 }
 
@@ -85,39 +175,23 @@ static void job_open(job *j, const struct row *r, const nw_kernels *tier)
     const uint32_t n_pages = last / NW_KV_PAGE + 1;
     const size_t width = (size_t)r->n_rep * r->d_head;
     nw_rng rng = nw_rng_seed(r->d_head * 7919U + r->q_pos);
-    double q_size = 0;
 
     assert_true(n_pages <= MAX_PAGES);
-    *j = (job){.a = {.kv = {r->k, r->v, r->d_head},
+    *j = (job){.a = {.kv = nw_kv_type_of(r->k, r->v, r->d_head),
                      .n_rep = r->n_rep,
                      .n_queries = r->n_queries,
                      .q_pos = r->q_pos,
                      .window = r->window,
                      .scale = 1 / sqrtf((float)r->d_head),
                      .softcap = r->softcap,
+                     .wide = {.n_newest = r->n_wide},
                      .ldq = width + 3,
                      .ldo = width + 1}};
-    j->a.page_stride = nw_kv_k_page_bytes(&j->a.kv) + nw_kv_v_page_bytes(&j->a.kv);
-    j->pool = nw_guard_new(n_pages * j->a.page_stride);
-    for (uint32_t p = 0; p < n_pages; p++) {
-        j->pages[p] = n_pages - 1 - p;
-    }
+    job_pages(j, n_pages);
     fill_pages(j, tier, last, &rng);
-    j->q = nw_guard_new(((r->n_queries - 1) * j->a.ldq + width) * sizeof(float));
-    float *q = (float *)(void *)j->q.data;
-    for (uint32_t i = 0; i < r->n_queries; i++) {
-        for (size_t d = 0; d < width; d++) {
-            q[i * j->a.ldq + d] = nw_bf16_to_f32(nw_bf16_from_f32((float)nw_rng_normal(&rng)));
-            q_size = fmax(q_size, fabs((double)q[i * j->a.ldq + d]));
-        }
-    }
-    j->max_qk *= q_size * sqrt((double)r->d_head); /* >= sum|q k| by Cauchy-Schwarz */
+    fill_queries(j, r, &rng);
     j->out = nw_guard_new(((r->n_queries - 1) * j->a.ldo + width) * sizeof(float));
     j->scratch = nw_guard_new(nw_attn_scratch_bytes(r->d_head));
-    j->a.q = q;
-    j->a.pages = j->pages;
-    j->a.k_base = j->pool.data;
-    j->a.v_base = j->pool.data + nw_kv_k_page_bytes(&j->a.kv);
     j->a.out = (float *)(void *)j->out.data;
     j->a.scratch = j->scratch.data;
 }
@@ -125,14 +199,28 @@ static void job_open(job *j, const struct row *r, const nw_kernels *tier)
 static void job_close(job *j)
 {
     nw_guard_free(&j->pool);
+    if (j->a.wide.n_newest > 0) {
+        nw_guard_free(&j->wide);
+    }
     nw_guard_free(&j->q);
     nw_guard_free(&j->out);
     nw_guard_free(&j->scratch);
 }
 
-static void against_reference(void **state)
+static double bound_of(const job *j)
 {
-    const struct row *r = *state;
+    const double d = j->a.kv.d_head;
+    const double rotated = j->a.wide.n_newest > 0 && j->a.kv.rotate_k ? 0x1p-9 : 0;
+    const double e = (double)j->a.scale * j->max_q * j->max_k *
+                     ((d + 8 + log2(d)) * U + sqrt(d) / 32512 + rotated);
+    const uint32_t block = j->a.kv.d_head & (~j->a.kv.d_head + 1);
+    const double turned = j->a.kv.rotate_v ? sqrt((double)block) : 1;
+
+    return (expm1(2 * e) + 0x1p-8 + (64 + MAX_PAGES) * U) * j->max_v * turned;
+}
+
+static void tiers_against_reference(const struct row *r)
+{
     const nw_kernels *ref = nw_kernels_by_name("ref");
     const nw_kernels *tier = NULL;
 
@@ -145,18 +233,82 @@ static void against_reference(void **state)
         b.out = (float *)(void *)want.data;
         ref->attend(&b);
         tier->attend(&j.a);
-        const double e = (r->d_head + 8) * U * j.max_qk * (double)j.a.scale;
-        const double bound = (2 * e + 0x1p-8 + (64 + MAX_PAGES) * U) * j.max_v;
+        const double bound = bound_of(&j);
         for (uint32_t q = 0; q < r->n_queries; q++) {
             for (size_t d = 0; d < width; d++) {
                 const size_t at = q * j.a.ldo + d;
                 if (!(fabs((double)(j.a.out[at] - b.out[at])) <= bound)) {
-                    fail_msg("%s query %u [%zu]: %.9g, reference %.9g, bound %.3g", tier->tier, q,
-                             d, (double)j.a.out[at], (double)b.out[at], bound);
+                    fail_msg("%s %s query %u [%zu]: %.9g, reference %.9g, bound %.3g", r->name,
+                             tier->tier, q, d, (double)j.a.out[at], (double)b.out[at], bound);
                 }
             }
         }
         nw_guard_free(&want);
+        job_close(&j);
+    }
+}
+
+static void against_reference(void **state)
+{
+    tiers_against_reference(*state);
+}
+
+/* Every pair of formats, with a chunk of a prompt and with one token. */
+static void every_pair(void **state)
+{
+    static const uint32_t heads[] = {64, 80, 128};
+    (void)state;
+
+    for (int pair = 0; pair < (int)(NW_KV_KINDS * NW_KV_KINDS); pair++) {
+        for (size_t h = 0; h < NW_COUNT(heads); h++) {
+            struct row r = {.k = (nw_kv_kind)(pair / (int)NW_KV_KINDS),
+                            .v = (nw_kv_kind)(pair % (int)NW_KV_KINDS),
+                            .d_head = heads[h],
+                            .n_rep = 3,
+                            .n_queries = 20,
+                            .q_pos = 50};
+            char name[32];
+            (void)snprintf(name, sizeof name, "%s/%s %u", nw_kv_kind_name(r.k),
+                           nw_kv_kind_name(r.v), r.d_head);
+            r.name = name;
+            tiers_against_reference(&r);
+            r.n_queries = 1;
+            r.q_pos = 290;
+            tiers_against_reference(&r);
+        }
+    }
+}
+
+/* A query's keys computed segment by segment, last one first, and joined: the bits of the whole. */
+static void same_bits_in_parts(void **state)
+{
+    const struct row *r = *state;
+    const nw_kernels *tier = NULL;
+
+    for (size_t i = 0; (tier = nw_tier(i)) != NULL; i++) {
+        job j;
+        job_open(&j, r, tier);
+        const size_t width = (size_t)r->n_rep * r->d_head;
+        const size_t bytes = ((r->n_queries - 1) * j.a.ldo + width) * sizeof(float);
+        const uint32_t first = nw_attn_first_segment(r->q_pos, r->window);
+        const uint32_t last = (r->q_pos + r->n_queries - 1) / NW_ATTN_SEGMENT;
+        nw_guarded whole = nw_guard_new(bytes);
+        nw_guarded parts = nw_guard_new((size_t)(last - first + 1) * r->n_queries * r->n_rep *
+                                        nw_attn_part_floats(r->d_head) * sizeof(float));
+        nw_attn b = j.a;
+        b.out = (float *)(void *)whole.data;
+        tier->attend(&b);
+        j.a.parts = (float *)(void *)parts.data;
+        j.a.phase = NW_ATTN_PART;
+        for (uint32_t s = last + 1; s-- > first;) {
+            j.a.segment = s;
+            tier->attend(&j.a);
+        }
+        j.a.phase = NW_ATTN_JOIN;
+        tier->attend(&j.a);
+        assert_memory_equal(j.out.data, whole.data, bytes);
+        nw_guard_free(&whole);
+        nw_guard_free(&parts);
         job_close(&j);
     }
 }
@@ -219,7 +371,7 @@ static void two_keys(void **state)
     (void)state;
 
     for (size_t i = 0; (tier = nw_tier(i)) != NULL; i++) {
-        struct row r = {"", NW_KV_F32, NW_KV_F32, 2, 1, 1, 1, 0, 0};
+        struct row r = {"", NW_KV_F32, NW_KV_F32, 2, 1, 1, 1, 0, 0, 0};
         static const float k[2] = {1, 0};
         static const float v[2][2] = {{2, 4}, {4, 16}};
         job j;
@@ -237,12 +389,38 @@ static void two_keys(void **state)
     }
 }
 
+/* The matrix of the rotation is orthogonal and its own inverse: by hand for 2, for norms beyond. */
+static void rotation_keeps_products(void **state)
+{
+    float x[96];
+    float y[96];
+    nw_rng rng = nw_rng_seed(9);
+    (void)state;
+
+    x[0] = 3;
+    x[1] = 1;
+    nw_kv_rotate_plain(x, 2);
+    assert_true(fabs((double)x[0] - 4 / sqrt(2)) < 1e-6 && fabs((double)x[1] - 2 / sqrt(2)) < 1e-6);
+    for (uint32_t n = 2; n <= 96; n += 2) {
+        nw_fill_normal(x, n, &rng);
+        memcpy(y, x, n * sizeof *x);
+        nw_kv_rotate_plain(y, n);
+        assert_true(fabs(norm(y, n) - norm(x, n)) < 1e-5 * norm(x, n));
+        nw_kv_rotate_plain(y, n);
+        for (uint32_t d = 0; d < n; d++) {
+            assert_true(fabs((double)(y[d] - x[d])) < 1e-5);
+        }
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest single[] = {cmocka_unit_test(two_keys)};
+    const struct CMUnitTest single[] = {cmocka_unit_test(two_keys), cmocka_unit_test(every_pair),
+                                        cmocka_unit_test(rotation_keeps_products)};
 
     return NW_RUN_TABLE("against_reference", rows, against_reference) +
            NW_RUN_TABLE("same_bits", rows, same_bits) +
+           NW_RUN_TABLE("same_bits_in_parts", rows, same_bits_in_parts) +
            NW_RUN_TABLE("same_pages", rows, same_pages) +
            cmocka_run_group_tests_name("by_hand", single, NULL, NULL);
 }

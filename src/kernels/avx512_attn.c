@@ -1,0 +1,242 @@
+/* Attention in the AVX-512 tier: packing of queries, and one page for a tile of rows, group by group:
+ * scores, softmax, values. Pages of FP8 are widened to BF16 first, once for all groups, which is
+ * exact.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/avx512_attn.h"
+
+#include "kernels/avx512_bytes.h"
+#include "kernels/avx512_math.h"
+
+/* Numbers of a row behind its end, up to what kernels read: a multiple of 16 columns. */
+static void load_int(const float *q, uint32_t d_head, uint8_t *row)
+{
+    nw_q_head head = {0};
+    __m512i top = _mm512_setzero_si512();
+    __m512i high_sum = _mm512_setzero_si512();
+    __m512i low_sum = _mm512_setzero_si512();
+
+    for (uint32_t i = 0; i < d_head; i += 16) {
+        const __m512 x = _mm512_maskz_loadu_ps(nw_lanes16(i, d_head), q + i);
+        top = _mm512_max_epu32(top, _mm512_castps_si512(_mm512_abs_ps(x)));
+    }
+    const float amax =
+        _mm512_cvtss_f32(_mm512_castsi512_ps(_mm512_set1_epi32((int)_mm512_reduce_max_epu32(top))));
+    const bool finite = amax <= 0x1p100F; /* false for a NaN */
+    const float inv = finite && amax >= 0x1p-100F ? NW_Q_STEPS / amax : 0;
+    head.scale = finite ? amax / NW_Q_STEPS : NAN;
+    for (uint32_t i = 0; i < d_head; i += 16) {
+        const __mmask16 k = nw_lanes16(i, inv > 0 ? d_head : i);
+        const __m512i n =
+            _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_maskz_loadu_ps(k, q + i), _mm512_set1_ps(inv)));
+        const __m512i high = _mm512_srai_epi32(_mm512_add_epi32(n, _mm512_set1_epi32(64)), 7);
+        const __m512i low = _mm512_sub_epi32(n, _mm512_slli_epi32(high, 7));
+        high_sum = _mm512_add_epi32(high_sum, high);
+        low_sum = _mm512_add_epi32(low_sum, low);
+        _mm_storeu_si128((__m128i *)(void *)(row + NW_Q_AT + i), _mm512_cvtepi32_epi8(high));
+        _mm_storeu_si128((__m128i *)(void *)(row + NW_Q_AT + NW_Q_PLANE + i),
+                         _mm512_cvtepi32_epi8(low));
+    }
+    head.high_sum = _mm512_reduce_add_epi32(high_sum);
+    head.low_sum = _mm512_reduce_add_epi32(low_sum);
+    memcpy(row, &head, sizeof head);
+}
+
+void nw_avx512_attn_load(nw_kv_kind kind, const float *q, uint32_t d_head, uint8_t *row)
+{
+    if (kind == NW_KV_INT8 || kind == NW_KV_INT4) {
+        load_int(q, d_head, row);
+        return;
+    }
+    for (uint32_t i = 0; i < d_head; i += 16) {
+        const __m512 x = _mm512_maskz_loadu_ps(nw_lanes16(i, d_head), q + i);
+        if (kind == NW_KV_F32) {
+            _mm512_storeu_ps(row + NW_Q_AT + i * sizeof(float), x);
+        } else {
+            _mm256_storeu_si256((__m256i *)(void *)(row + NW_Q_AT + i * sizeof(uint16_t)),
+                                (__m256i)_mm512_cvtneps_pbh(x));
+        }
+    }
+}
+
+/* x and the sums and differences with its neighbour `half` lanes away. */
+NW_INLINE __m512 turn(__m512 x, __m512i lane, const int half)
+{
+    const __m512i other = _mm512_xor_si512(lane, _mm512_set1_epi32(half));
+    const __mmask16 upper = _mm512_test_epi32_mask(lane, _mm512_set1_epi32(half));
+    const __m512 y = _mm512_permutexvar_ps(other, x);
+    return _mm512_mask_sub_ps(_mm512_add_ps(x, y), upper, y, x);
+}
+
+/* Blocks of 16 and more; the sums of nw_kv_rotate_plain in its order. */
+void nw_avx512_rotate(float *x, uint32_t n)
+{
+    const uint32_t block = n & (~n + 1);
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+
+    if (block < 16) {
+        nw_kv_rotate_plain(x, n);
+        return;
+    }
+    for (uint32_t i = 0; i < n; i += 16) {
+        __m512 v = _mm512_loadu_ps(x + i);
+        v = turn(turn(turn(turn(v, lane, 1), lane, 2), lane, 4), lane, 8);
+        _mm512_storeu_ps(x + i, v);
+    }
+    for (uint32_t half = 16; half < block; half *= 2) {
+        for (uint32_t i = 0; i < n; i += 16) {
+            if ((i & half) == 0) {
+                const __m512 a = _mm512_loadu_ps(x + i);
+                const __m512 b = _mm512_loadu_ps(x + i + half);
+                _mm512_storeu_ps(x + i, _mm512_add_ps(a, b));
+                _mm512_storeu_ps(x + i + half, _mm512_sub_ps(a, b));
+            }
+        }
+    }
+    const __m512 scale = _mm512_set1_ps(1 / sqrtf((float)block));
+    for (uint32_t i = 0; i < n; i += 16) {
+        _mm512_storeu_ps(x + i, _mm512_mul_ps(_mm512_loadu_ps(x + i), scale));
+    }
+}
+
+/* n vectors of FP8 to twice as many of BF16. */
+static void widen(const uint8_t *from, size_t n, ptrdiff_t ahead, uint8_t *to)
+{
+    const nw_byte_tables tables = nw_byte_tables_of(NW_BYTES_E4M3);
+
+    for (; n > 0; n--, from += 64, to += 128) {
+        __m512i low;
+        __m512i high;
+        nw_ask(from, ahead);
+        nw_widen_bytes(&tables, NW_BYTES_E4M3, _mm512_loadu_si512(from), &low, &high);
+        _mm512_store_si512(to, low);
+        _mm512_store_si512(to + 64, high);
+    }
+}
+
+/* The pieces of `work`: a page as BF16, scores and probabilities of a group. */
+typedef struct {
+    uint8_t *wide_k, *wide_v, *p;
+    float *s;
+} workspace;
+
+static workspace cut(const nw_attn_tile *t)
+{
+    const size_t wide = NW_KV_PAGE * (size_t)nw_kv_v_panels(t->a->kv.d_head) * 16 * 2;
+    workspace w = {.s = (float *)(void *)t->work};
+
+    w.p = (uint8_t *)(w.s + (size_t)NW_ATTN_GROUP * NW_KV_PAGE);
+    w.wide_k = w.p + (size_t)NW_ATTN_GROUP * NW_P_STRIDE;
+    w.wide_v = w.wide_k + wide;
+    return w;
+}
+
+static nw_keys keys_of(const nw_attn_page *p, const workspace *w)
+{
+    const uint32_t cols = nw_kv_vector_cols(p->kv.k);
+    nw_keys k = {.k = p->k,
+                 .panel = nw_kv_k_panel_bytes(&p->kv),
+                 .ahead = p->next_k - p->k,
+                 .n_vectors = (p->kv.d_head + cols - 1) / cols,
+                 .s = w->s};
+
+    if (nw_kv_scaled(p->kv.k)) {
+        k.scales = p->k;
+        k.scale_panel = k.panel;
+        k.k += 64;
+    }
+    if (p->kv.k == NW_KV_FP8) {
+        for (uint32_t i = 0; i < NW_KV_PAGE / NW_KV_LANES; i++) {
+            widen(k.k + i * k.panel, k.n_vectors, k.ahead,
+                  w->wide_k + i * k.n_vectors * (size_t)128);
+        }
+        k.k = w->wide_k;
+        k.ahead = 0;
+        k.n_vectors *= 2;
+        k.panel = k.n_vectors * (size_t)64;
+    }
+    return k;
+}
+
+static nw_values values_of(const nw_attn_page *p, const workspace *w, uint32_t seen)
+{
+    const uint32_t cols = nw_kv_vector_cols(p->kv.v);
+    nw_values v = {.v = p->v + nw_kv_v_codes_at(p->kv.v),
+                   .panel = nw_kv_panel_bytes(p->kv.v, NW_KV_PAGE),
+                   .ahead = p->next_v - p->v,
+                   .n_vectors = (seen + cols - 1) / cols,
+                   .n_panels = nw_kv_v_panels(p->kv.d_head),
+                   .p = w->p};
+
+    if (p->kv.v == NW_KV_FP8) {
+        widen(v.v, v.n_panels * v.panel / 64, v.ahead, w->wide_v);
+        v.v = w->wide_v;
+        v.ahead = 0;
+        v.n_vectors = (seen + 1) / 2;
+        v.panel *= 2;
+    }
+    return v;
+}
+
+/* s -> p for rows [r0, r0 + n). */
+static void softmax_rows(const nw_attn_tile *t, const nw_attn_page *p, uint32_t r0, uint32_t n,
+                         float top, const workspace *w, float *unit)
+{
+    nw_softmax_row row = {.v = p->kv.v,
+                          .scale = t->a->scale,
+                          .softcap = t->a->softcap,
+                          .v_scales =
+                              nw_kv_scaled(p->kv.v) ? (const float *)(const void *)p->v : NULL};
+    const float step = p->kv.v == NW_KV_INT4 ? 1 / (16 * NW_P_STEPS) : 1 / NW_P_STEPS;
+
+    for (uint32_t r = 0; r < n; r++) {
+        uint32_t j0 = 0;
+        uint32_t j1 = 0;
+        nw_attn_span(t, p, r0 + r, &j0, &j1);
+        row.seen = UINT64_MAX >> (NW_KV_PAGE - j1) & UINT64_MAX << j0;
+        row.top = top;
+        if (row.v_scales != NULL && row.seen != UINT64_MAX) {
+            row.top = nw_avx512_top_scale(row.v_scales, row.seen);
+        }
+        unit[r] = row.top * step;
+        nw_avx512_softmax_row(&row, w->s + (size_t)r * NW_KV_PAGE, &t->state[r0 + r],
+                              w->p + (size_t)r * NW_P_STRIDE);
+    }
+}
+
+typedef void (*keys_fn)(const nw_keys *w, unsigned n_rows);
+typedef void (*values_fn)(const nw_values *w, unsigned n_rows);
+
+void nw_avx512_attn_page(const nw_attn_tile *t, const nw_attn_page *p)
+{
+    static const keys_fn keys[NW_KV_KINDS] = {nw_avx512_keys_f32, nw_avx512_keys_bf16,
+                                              nw_avx512_keys_bf16, nw_avx512_keys_int8,
+                                              nw_avx512_keys_int4};
+    static const values_fn values[NW_KV_KINDS] = {nw_avx512_values_f32, nw_avx512_values_bf16,
+                                                  nw_avx512_values_bf16, nw_avx512_values_int8,
+                                                  nw_avx512_values_int4};
+    const uint32_t last = t->pos[p->n_rows - 1] - p->first;
+    const uint32_t seen =
+        last < NW_KV_PAGE - 1 ? last + 1 : NW_KV_PAGE; /* slots that any row sees */
+    const uint32_t n_groups = (p->n_rows + NW_ATTN_GROUP - 1) / NW_ATTN_GROUP;
+    const workspace w = cut(t);
+    nw_keys k = keys_of(p, &w);
+    nw_values v = values_of(p, &w, seen);
+    float unit[NW_ATTN_GROUP];
+    const float top = nw_kv_scaled(p->kv.v)
+                          ? nw_avx512_top_scale((const float *)(const void *)p->v, UINT64_MAX)
+                          : 0;
+
+    k.n_panels = (seen + NW_KV_LANES - 1) / NW_KV_LANES;
+    v.unit = unit;
+    for (uint32_t g = 0; g < n_groups; g++) { /* as even as they come */
+        const uint32_t r0 = p->n_rows * g / n_groups;
+        const uint32_t n = p->n_rows * (g + 1) / n_groups - r0;
+        k.q = p->q + (size_t)r0 * NW_ATTN_STRIDE;
+        keys[p->kv.k](&k, n);
+        softmax_rows(t, p, r0, n, top, &w, unit);
+        v.state = t->state + r0;
+        v.o = t->o + (size_t)r0 * (NW_ATTN_STRIDE / sizeof *v.o);
+        values[p->kv.v](&v, n);
+        k.ahead = v.ahead = 0; /* asked for */
+    }
+}
