@@ -17,10 +17,11 @@
         .name = "tier", .type = NW_OPT_STRING, .unit = "TIER",                 \
         .help = "kernel tier, such as ref; by default the best that runs here" \
     }
-#define NW_OPTION_KV                                                                       \
-    {                                                                                      \
-        .name = "kv", .type = NW_OPT_STRING, .unit = "KIND",                               \
-        .help = "format of keys and values: f32 (the default), bf16, int8, or KEYS/VALUES" \
+#define NW_OPTION_KV                                                                              \
+    {                                                                                             \
+        .name = "kv", .type = NW_OPT_STRING, .unit = "KIND",                                      \
+        .help =                                                                                   \
+            "format of keys and values: f32 (the default), bf16, fp8, int8, int4, or KEYS/VALUES" \
     }
 #define NW_OPTION_ACT                                                                \
     {                                                                                \

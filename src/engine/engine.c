@@ -23,36 +23,6 @@ nw_engine_options nw_engine_options_default(void)
     };
 }
 
-static bool parse_kind(const char *name, size_t n, int *out)
-{
-    const nw_kv_kind kinds[] = {NW_KV_F32, NW_KV_BF16, NW_KV_INT8};
-    for (size_t i = 0; i < NW_COUNT(kinds); i++) {
-        const char *text = nw_kv_kind_name(kinds[i]);
-        if (strlen(text) == n && memcmp(text, name, n) == 0) {
-            *out = (int)kinds[i];
-            return true;
-        }
-    }
-    return false;
-}
-
-nw_status nw_engine_kv_parse(const char *name, nw_engine_options *o, nw_error *err)
-{
-    const char *slash = strchr(name, '/');
-    const char *v_name = slash != NULL ? slash + 1 : name;
-    const size_t k_len = slash != NULL ? (size_t)(slash - name) : strlen(name);
-    int k = 0;
-    int v = 0;
-
-    if (!parse_kind(name, k_len, &k) || !parse_kind(v_name, strlen(v_name), &v)) {
-        return nw_fail(err, NW_E_RANGE,
-                       "KV format '%s' is none of f32, bf16, int8, nor two of them as K/V", name);
-    }
-    o->kv_k = k;
-    o->kv_v = v;
-    return NW_OK;
-}
-
 static nw_status check_options(const nw_engine_options *o, nw_error *err)
 {
     if (o->max_seqs < 1 || o->max_seqs > NW_ENGINE_MAX_SEQS) {

@@ -53,7 +53,7 @@ nw_status nw_kv_pool_open(nw_kv_pool *p, nw_arena *arena, const nw_model_config 
                           const nw_engine_options *o, uint32_t n_ctx, nw_error *err)
 {
     *p = (nw_kv_pool){
-        .type = {.k = (nw_kv_kind)o->kv_k, .v = (nw_kv_kind)o->kv_v, .d_head = c->d_head},
+        .type = nw_kv_type_of((nw_kv_kind)o->kv_k, (nw_kv_kind)o->kv_v, c->d_head),
         .n_layers = c->n_layers,
         .n_kv_heads = c->n_kv_heads,
     };

@@ -257,7 +257,7 @@ NW_INLINE void nw_kv_place_v(const nw_kv_type *kv, const nw_kv_coded *t, uint32_
                 p[r * 4] = (uint8_t)c;
                 break;
             case NW_KV_INT4:
-                p[r * 4] = (uint8_t)((p[r * 4] & ~low) | (c * 17 & low));
+                p[r * 4] = (uint8_t)((p[r * 4] & ~low) | ((c & 15) * 17 & low));
                 break;
             }
         }

@@ -27,7 +27,7 @@ narrow generate model "Hello there" --n-ctx 8 --quiet
 echo "exit $?"
 narrow generate model x --n-ctx 257
 echo "exit $?"
-narrow generate model x --kv int4
+narrow generate model x --kv int3
 echo "exit $?"
 narrow generate absent x
 echo "exit $?"

@@ -4,14 +4,14 @@
  *
  * Bound. Both sides read the same pages, so only arithmetic differs. u = 2^-24; by Cauchy-Schwarz
  * sum|q k| <= |q||k|. Queries are whole BF16 numbers, so that a tier which packs them in BF16 loses
- * nothing, unless they are rotated for wide pages (2^-9 of each). Where keys are integers a tier may
+ * nothing, unless they are rotated for wide pages (2^-8 of each). Where keys are integers a tier may
  * pack queries in 15 bits: off by max|q| / 32512 each, which is sqrt(d_head) |q||k| / 32512 in all.
  * A score is off by at most e = scale |q||k| ((d_head + 8 + log2 d_head) u + sqrt(d_head) / 32512
- * [+ 2^-9]), tanh included; a probability by e^2e - 1. Probabilities are rounded to BF16 (2^-9, against
- * the sum and of the value: 2^-8), or counted in 65535ths of the largest factor: over the 256 keys of
- * a segment, whose sum is at least 1, 256 / 131070 * 8 / 7 < 2^-8. Sums of F32 over the keys: by 64 u
- * a page. Hence |error| <= (e^2e - 1 + 2^-8 + (64 + n_pages) u) max|v|, of the result before it is
- * turned back, which may add up sqrt(block) of them.
+ * [+ 2^-8]), tanh included; a probability by e^2e - 1. Probabilities are rounded to BF16 (2^-8), or
+ * counted in 65535ths of the largest factor: over the 256 keys of a segment, whose sum is at least
+ * 1, 256 / 131070 * 8 / 7 < 2^-8. Sums of F32 over the keys: by 64 u a page. Hence |error| <=
+ * (e^2e - 1 + 2^-8 + (64 + n_pages) u) max|v|, of the result before it is turned back, which may add
+ * up sqrt(block) of them.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "guard.h"
 #include "kernels/kv_page.h"
@@ -76,6 +76,7 @@ typedef struct {
     double max_v, max_k, max_q; /* largest |v| of a value, Euclidean norms of k and q */
 } job;
 
+/* Euclidean. */
 static double norm(const float *x, uint32_t n)
 {
     double size = 0;
@@ -210,7 +211,7 @@ static void job_close(job *j)
 static double bound_of(const job *j)
 {
     const double d = j->a.kv.d_head;
-    const double rotated = j->a.wide.n_newest > 0 && j->a.kv.rotate_k ? 0x1p-9 : 0;
+    const double rotated = j->a.wide.n_newest > 0 && j->a.kv.rotate_k ? 0x1p-8 : 0;
     const double e = (double)j->a.scale * j->max_q * j->max_k *
                      ((d + 8 + log2(d)) * U + sqrt(d) / 32512 + rotated);
     const uint32_t block = j->a.kv.d_head & (~j->a.kv.d_head + 1);
@@ -389,6 +390,88 @@ static void two_keys(void **state)
     }
 }
 
+/* Relative error of a token as stored, in the Euclidean norm, of normal numbers with an outlier.
+ * BF16: 2^-8 of each. FP8: 2^-4 of each, and 2^-10 of the scale below 2^-6 of it. INT8: half a step of
+ * absmax / 127 each. INT4: the best of the scales tried is no worse than absmax / 8, whose error is
+ * half a step each and a whole one of an absmax that would be code 8. A scale read from another
+ * place, or codes that lie elsewhere, are off by more than 0.7. */
+static double stored_bound(nw_kv_kind kind, const float *x, uint32_t n)
+{
+    const double root = sqrt((double)n);
+    double top = 0;
+
+    for (uint32_t d = 0; d < n; d++) {
+        top = fmax(top, fabs((double)x[d]));
+    }
+    switch (kind) {
+    case NW_KV_F32:
+        return 0;
+    case NW_KV_BF16:
+        return 0x1p-8 * norm(x, n);
+    case NW_KV_FP8:
+        return 0x1p-4 * norm(x, n) + root * top / 448 * 0x1p-10;
+    case NW_KV_INT8:
+        return root * top / 254 * (1 + 0x1p-20);
+    case NW_KV_INT4:
+        return top / 8 * sqrt(n / 4.0 + 1) * (1 + 0x1p-20);
+    }
+    return 0;
+}
+
+static void stored_numbers(nw_kv_kind kind, bool rotate, const nw_kernels *tier)
+{
+    const uint32_t n = 64;
+    const nw_kv_type kv = {
+        .k = kind, .v = kind, .d_head = n, .rotate_k = rotate, .rotate_v = rotate};
+    nw_guarded k_page = nw_guard_new(nw_kv_k_page_bytes(&kv));
+    nw_guarded v_page = nw_guard_new(nw_kv_v_page_bytes(&kv));
+    nw_rng rng = nw_rng_seed(5);
+    float x[2][NW_KV_PAGE][64];
+
+    for (uint32_t slot = 0; slot < NW_KV_PAGE; slot++) {
+        nw_fill_normal(x[0][slot], n, &rng);
+        nw_fill_normal(x[1][slot], n, &rng);
+        x[0][slot][slot] *= 5;
+        tier->kv_put(&kv, slot, x[0][slot], x[1][slot], k_page.data, v_page.data);
+    }
+    for (uint32_t slot = 0; slot < NW_KV_PAGE; slot++) {
+        for (int v = 0; v < 2; v++) {
+            float y[64];
+            if (rotate) {
+                nw_kv_rotate_plain(x[v][slot], n);
+            }
+            if (v == 0) {
+                nw_kv_k_token(&kv, k_page.data, slot, y);
+            } else {
+                nw_kv_v_token(&kv, v_page.data, slot, y);
+            }
+            for (uint32_t d = 0; d < n; d++) {
+                y[d] -= x[v][slot][d];
+            }
+            const double bound = stored_bound(kind, x[v][slot], n);
+            if (!(norm(y, n) <= bound)) {
+                fail_msg("%s %s %d slot %u: %g, bound %g", tier->tier, nw_kv_kind_name(kind), v,
+                         slot, norm(y, n), bound);
+            }
+        }
+    }
+    nw_guard_free(&k_page);
+    nw_guard_free(&v_page);
+}
+
+static void stored_within_bounds(void **state)
+{
+    const nw_kernels *tier = NULL;
+    (void)state;
+
+    for (size_t i = 0; (tier = nw_tier(i)) != NULL; i++) {
+        for (int kind = 0; kind < (int)NW_KV_KINDS; kind++) {
+            stored_numbers((nw_kv_kind)kind, false, tier);
+            stored_numbers((nw_kv_kind)kind, true, tier);
+        }
+    }
+}
+
 /* The matrix of the rotation is orthogonal and its own inverse: by hand for 2, for norms beyond. */
 static void rotation_keeps_products(void **state)
 {
@@ -416,7 +499,8 @@ static void rotation_keeps_products(void **state)
 int main(void)
 {
     const struct CMUnitTest single[] = {cmocka_unit_test(two_keys), cmocka_unit_test(every_pair),
-                                        cmocka_unit_test(rotation_keeps_products)};
+                                        cmocka_unit_test(rotation_keeps_products),
+                                        cmocka_unit_test(stored_within_bounds)};
 
     return NW_RUN_TABLE("against_reference", rows, against_reference) +
            NW_RUN_TABLE("same_bits", rows, same_bits) +

@@ -257,7 +257,10 @@ static void kv_names_parse(void **state)
     assert_int_equal(nw_engine_kv_parse("f32", &o, &err), NW_OK);
     assert_int_equal(o.kv_k, NW_KV_F32);
     assert_int_equal(o.kv_v, NW_KV_F32);
-    static const char *const bad[] = {"", "/", "int8/", "/int8", "int4", "int8/bf16/f32", "INT8"};
+    assert_int_equal(nw_engine_kv_parse("fp8/int4", &o, &err), NW_OK);
+    assert_int_equal(o.kv_k, NW_KV_FP8);
+    assert_int_equal(o.kv_v, NW_KV_INT4);
+    static const char *const bad[] = {"", "/", "int8/", "/int8", "int3", "int8/bf16/f32", "INT8"};
     for (size_t i = 0; i < NW_COUNT(bad); i++) {
         assert_int_equal(nw_engine_kv_parse(bad[i], &o, &err), NW_E_RANGE);
     }
