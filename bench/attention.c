@@ -6,15 +6,22 @@
  *   bench_attention [seconds per row, default 0.3] [tier] [d_head, default 64] [query heads, 4]
  *                   [only pairs that begin with this]
  * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/cpu.h"
 #include "base/rng.h"
+#include "kernels/kernels.h"
 #include "probe.h"
 
-#define MAX_ROUNDS 1000
-#define MAX_HEAD   512u
+#define MAX_ROUNDS   1000
+#define MAX_HEAD     512u
+#define MEMORY_BYTES ((size_t)160 << 20) /* beyond any cache here */
 
 static double seconds = 0.3;
 static const char *only = "";
+static nw_pool *one; /* thread */
 
 typedef struct {
     nw_attn a;
@@ -23,19 +30,6 @@ typedef struct {
     size_t pool_bytes, unit_bytes;
     float *q, *out;
 } bench;
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a;
-    const double y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *x, size_t n)
-{
-    qsort(x, n, sizeof *x, by_value);
-    return x[n / 2];
-}
 
 /* A page, copied to all places of the pool. */
 static void fill(bench *b, const nw_kernels *k)
@@ -63,17 +57,17 @@ static void open_bench(bench *b, const nw_kernels *k, nw_kv_type kv, uint32_t n_
                        uint32_t n_queries)
 {
     const uint32_t n_pages = n_ctx / NW_KV_PAGE;
-    uint32_t *table = pages_new(n_pages * sizeof *table);
+    uint32_t *table = nw_big_new(n_pages * sizeof *table);
 
     *b = (bench){.a = {.kv = kv, .n_rep = n_rep, .n_queries = n_queries, .scale = 0.125F},
                  .n_ctx = n_ctx};
     b->unit_bytes = nw_kv_k_page_bytes(&kv) + nw_kv_v_page_bytes(&kv);
     b->n_units = (uint32_t)(MEMORY_BYTES / (b->unit_bytes * n_pages)) + 1;
     b->pool_bytes = b->unit_bytes * n_pages * b->n_units;
-    b->pool = pages_new(b->pool_bytes);
+    b->pool = nw_big_new(b->pool_bytes);
     b->a.ldq = b->a.ldo = (size_t)n_rep * kv.d_head;
-    b->q = pages_new(n_queries * b->a.ldq * sizeof(float));
-    b->out = pages_new(n_queries * b->a.ldq * sizeof(float));
+    b->q = nw_big_new(n_queries * b->a.ldq * sizeof(float));
+    b->out = nw_big_new(n_queries * b->a.ldq * sizeof(float));
     for (uint32_t p = 0; p < n_pages; p++) {
         table[p] = p;
     }
@@ -83,16 +77,16 @@ static void open_bench(bench *b, const nw_kernels *k, nw_kv_type kv, uint32_t n_
     b->a.out = b->out;
     b->a.pages = table;
     b->a.page_stride = b->unit_bytes * b->n_units;
-    b->a.scratch = pages_new(nw_attn_scratch_bytes(kv.d_head));
+    b->a.scratch = nw_big_new(nw_attn_scratch_bytes(kv.d_head));
 }
 
 static void close_bench(bench *b)
 {
     const size_t rows = b->a.n_queries * b->a.ldq * sizeof(float);
-    (void)munmap(b->pool, b->pool_bytes);
-    (void)munmap(b->q, rows);
-    (void)munmap(b->out, rows);
-    (void)munmap(b->a.scratch, nw_attn_scratch_bytes(b->a.kv.d_head));
+    nw_big_free(b->pool, b->pool_bytes);
+    nw_big_free(b->q, rows);
+    nw_big_free(b->out, rows);
+    nw_big_free(b->a.scratch, nw_attn_scratch_bytes(b->a.kv.d_head));
 }
 
 static void attend(bench *b, const nw_kernels *k, uint32_t unit)
@@ -110,19 +104,17 @@ static void measure(bench *b, const nw_kernels *k, uint32_t units, double *kerne
     static double raw[MAX_ROUNDS];
     size_t n = 0;
 
-    for (const double begin = cpu_s(); n < MAX_ROUNDS && (n < 5 || cpu_s() - begin < seconds);
+    for (const double begin = nw_cpu_s(); n < MAX_ROUNDS && (n < 5 || nw_cpu_s() - begin < seconds);
          n++) {
-        double t = cpu_s();
+        double t = nw_cpu_s();
         for (uint32_t u = 0; u < units; u++) {
             attend(b, k, u);
         }
-        kernel[n] = (cpu_s() - t) / units;
-        t = cpu_s();
-        sink ^= read_all(b->pool, b->pool_bytes);
-        raw[n] = (cpu_s() - t) / b->n_units;
+        kernel[n] = (nw_cpu_s() - t) / units;
+        raw[n] = nw_probe_read(one, b->pool, b->pool_bytes) / b->n_units;
     }
-    *kernel_s = median(kernel, n);
-    *raw_s = median(raw, n);
+    *kernel_s = nw_median(kernel, n);
+    *raw_s = nw_median(raw, n);
 }
 
 static void row(const nw_kernels *k, nw_kv_type kv, uint32_t n_rep, uint32_t n_ctx)
@@ -147,9 +139,8 @@ static void row(const nw_kernels *k, nw_kv_type kv, uint32_t n_rep, uint32_t n_c
     open_bench(&b, k, kv, n_rep, n_ctx, 16);
     measure(&b, k, 1, &kernel_s, &raw_s);
     const double macs = 16.0 * n_rep * kv.d_head * 2 * (n_ctx - 7.5);
-    const double peak = peak_gmacs(k, PEAK_BF16);
     printf(" %10.1f %8.1f %6.0f%%\n", kernel_s * 1e6, macs * 1e-9 / kernel_s,
-           peak > 0 ? 100 * macs * 1e-9 / kernel_s / peak : 0);
+           100 * macs * nw_probe_peak(one, NW_PEAK_BF16) / kernel_s);
     (void)fflush(stdout);
     close_bench(&b);
 }
@@ -160,6 +151,8 @@ int main(int argc, char **argv)
     const uint32_t d_head = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 64;
     const uint32_t n_rep = argc > 4 ? (uint32_t)strtoul(argv[4], NULL, 10) : 4;
 
+    nw_error err = {0};
+
     seconds = argc > 1 ? strtod(argv[1], NULL) : seconds;
     only = argc > 5 ? argv[5] : only;
     if (argc > 2 && argv[2][0] != '\0') {
@@ -168,6 +161,10 @@ int main(int argc, char **argv)
     if (k == NULL || d_head < 2 || d_head > MAX_HEAD || n_rep < 1 || n_rep > 64) {
         (void)fprintf(stderr, "bench_attention: no such tier, or a head out of range\n");
         return 2;
+    }
+    if (nw_pool_open(1, &one, &err) != NW_OK) {
+        (void)fprintf(stderr, "bench_attention: %s\n", err.message);
+        return 4;
     }
     printf("%s\n%u query heads of %u values share a kv head\n", nw_cpu_describe(), n_rep, d_head);
     printf("%-7s %-10s %6s %8s %8s %7s %8s %10s %8s %7s\n", "tier", "keys/vals", "depth", "us",
@@ -178,5 +175,6 @@ int main(int argc, char **argv)
             row(k, nw_kv_type_of(key, (nw_kv_kind)(pair % (int)NW_KV_KINDS), d_head), n_rep, n_ctx);
         }
     }
+    nw_pool_close(one);
     return 0;
 }

@@ -11,8 +11,9 @@ typedef struct {
     unsigned mask;  /* kinds to pack */
     const float *x; /* pack_item: input [n_tokens][n_cols] */
     uint32_t n_cols;
-    bool global;      /* sees all positions */
-    uint32_t n_parts; /* attention: items a kv head's query heads are split in */
+    bool global;         /* sees all positions */
+    uint32_t n_parts;    /* attention: items a kv head's query heads are split in */
+    uint32_t n_segments; /* attention: items a kv head's keys are split in */
 } attn_job;
 
 /* x += (post-normed) output of the layer before, h = norm(x), packed for q, k, v. */
@@ -85,25 +86,18 @@ static void put_item(void *ctx, size_t item, unsigned worker)
     }
 }
 
-/* Part `part` of the query heads of one kv head, for one chunk of queries. */
-static void attend_item(void *ctx, size_t item, unsigned worker)
+/* Query heads [h0, h1) of one kv head, for one chunk of queries. */
+static nw_attn attn_of(const attn_job *j, const nw_run *r, uint32_t head, uint32_t h0, uint32_t h1,
+                       unsigned worker)
 {
-    const attn_job *j = ctx;
     nw_engine *e = j->e;
     const nw_model_config *c = e->config;
     const uint32_t n_rep = c->n_heads / c->n_kv_heads;
-    const uint32_t part = (uint32_t)(item % j->n_parts);
-    const uint32_t head = (uint32_t)(item / j->n_parts % c->n_kv_heads);
-    const size_t at = item / j->n_parts / c->n_kv_heads;
-    /* the last chunks of a prompt see the most keys: they go first */
-    const nw_run *r = &e->work.chunks[e->work.n_chunks - 1 - at];
-    const uint32_t h0 = part * n_rep / j->n_parts;
-    const uint32_t h1 = (part + 1) * n_rep / j->n_parts;
     const size_t ld = (size_t)c->n_heads * c->d_head;
     const size_t first = r->t0 * ld + ((size_t)head * n_rep + h0) * c->d_head;
     const uint8_t *base = nw_kv_base(&e->kv, j->layer, head);
 
-    e->kernels->attend(&(nw_attn){
+    return (nw_attn){
         .kv = e->kv.type,
         .n_rep = h1 - h0,
         .n_queries = r->n,
@@ -120,7 +114,59 @@ static void attend_item(void *ctx, size_t item, unsigned worker)
         .out = e->work.attn + first,
         .ldo = ld,
         .scratch = e->work.attn_scratch[worker],
-    });
+    };
+}
+
+/* The last chunks of a prompt see the most keys: they go first. */
+static const nw_run *chunk_of(const nw_engine *e, size_t at)
+{
+    return &e->work.chunks[e->work.n_chunks - 1 - at];
+}
+
+static void attend_item(void *ctx, size_t item, unsigned worker)
+{
+    const attn_job *j = ctx;
+    const nw_model_config *c = j->e->config;
+    const uint32_t n_rep = c->n_heads / c->n_kv_heads;
+    const uint32_t part = (uint32_t)(item % j->n_parts);
+    const uint32_t head = (uint32_t)(item / j->n_parts % c->n_kv_heads);
+    const nw_attn a = attn_of(j, chunk_of(j->e, item / j->n_parts / c->n_kv_heads), head,
+                              part * n_rep / j->n_parts, (part + 1) * n_rep / j->n_parts, worker);
+
+    j->e->kernels->attend(&a);
+}
+
+/* One chunk and kv head whose keys are split; `unit` counts them. */
+static nw_attn split_of(const attn_job *j, size_t unit, unsigned worker)
+{
+    const nw_model_config *c = j->e->config;
+    const uint32_t n_rep = c->n_heads / c->n_kv_heads;
+    nw_attn a = attn_of(j, chunk_of(j->e, unit / c->n_kv_heads), (uint32_t)(unit % c->n_kv_heads),
+                        0, n_rep, worker);
+
+    a.parts = j->e->work.attn_parts + unit * j->n_segments * n_rep * nw_attn_part_floats(c->d_head);
+    return a;
+}
+
+static void part_item(void *ctx, size_t item, unsigned worker)
+{
+    const attn_job *j = ctx;
+    nw_attn a = split_of(j, item / j->n_segments, worker);
+
+    a.phase = NW_ATTN_PART;
+    a.segment = nw_attn_first_segment(a.q_pos, a.window) + (uint32_t)(item % j->n_segments);
+    if (a.segment <= a.q_pos / NW_ATTN_SEGMENT) {
+        j->e->kernels->attend(&a);
+    }
+}
+
+static void join_item(void *ctx, size_t unit, unsigned worker)
+{
+    const attn_job *j = ctx;
+    nw_attn a = split_of(j, unit, worker);
+
+    a.phase = NW_ATTN_JOIN;
+    j->e->kernels->attend(&a);
 }
 
 static void pack_item(void *ctx, size_t item, unsigned worker)
@@ -148,21 +194,51 @@ static uint32_t head_parts(const nw_engine *e)
     return parts < n_rep ? (uint32_t)parts : n_rep;
 }
 
+/* Segments that the keys of a kv head are split in: few sequences that decode, and fewer kv heads
+ * than keep the threads busy; 1 where it is not worth a second loop. */
+static uint32_t key_segments(const attn_job *j)
+{
+    const nw_engine *e = j->e;
+    const uint32_t window = j->global ? 0 : e->config->sliding_window;
+    const size_t units = (size_t)e->work.n_chunks * e->config->n_kv_heads;
+    uint32_t most = 1;
+
+    if (e->facts.n_threads == 1 || units >= 2 * (size_t)e->facts.n_threads) {
+        return 1;
+    }
+    for (uint32_t i = 0; i < e->work.n_chunks; i++) {
+        const nw_run *r = &e->work.chunks[i];
+        const uint32_t n = r->pos / NW_ATTN_SEGMENT - nw_attn_first_segment(r->pos, window) + 1;
+        if (r->n > 1) {
+            return 1;
+        }
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
 static void attend_all(nw_engine *e, attn_job *j)
 {
     const nw_model_config *c = e->config;
-    const int32_t layer = (int32_t)j->layer;
     const uint64_t token_bytes = (e->kv.k_bytes + e->kv.v_bytes) / NW_KV_PAGE * c->n_kv_heads;
-    const uint64_t put_bytes = token_bytes * e->work.n_tokens;
-
-    nw_run_op(e,
-              (nw_ledger_entry){.op = NW_OP_ROPE_KV, .layer = layer, .bytes_converted = put_bytes},
-              (size_t)e->work.n_pieces * c->n_kv_heads, put_item, j);
-    j->n_parts = head_parts(e);
     const uint64_t keys = j->global ? e->work.kv_tokens : e->work.kv_tokens_local;
-    nw_run_op(e,
-              (nw_ledger_entry){.op = NW_OP_ATTENTION, .layer = layer, .bytes = keys * token_bytes},
-              (size_t)e->work.n_chunks * c->n_kv_heads * j->n_parts, attend_item, j);
+    const size_t units = (size_t)e->work.n_chunks * c->n_kv_heads;
+    nw_ledger_entry put = {.op = NW_OP_ROPE_KV,
+                           .layer = (int32_t)j->layer,
+                           .bytes_converted = token_bytes * e->work.n_tokens};
+    nw_ledger_entry attend = {
+        .op = NW_OP_ATTENTION, .layer = (int32_t)j->layer, .bytes = keys * token_bytes};
+
+    nw_run_op(e, put, (size_t)e->work.n_pieces * c->n_kv_heads, put_item, j);
+    j->n_parts = head_parts(e);
+    j->n_segments = key_segments(j);
+    if (j->n_segments == 1) {
+        nw_run_op(e, attend, units * j->n_parts, attend_item, j);
+        return;
+    }
+    nw_run_op(e, attend, units * j->n_segments, part_item, j);
+    attend.bytes = 0;
+    nw_run_op(e, attend, units, join_item, j);
 }
 
 void nw_forward_attention(nw_engine *e, uint32_t layer)

@@ -43,6 +43,8 @@ typedef struct {
     float *gate;             /* [n_max][d_ff] */
     void *act[NW_ACT_KINDS]; /* packed activations of up to n_max tokens of max_cols columns */
     void **attn_scratch;     /* [n_threads] */
+    float *attn_parts;       /* nw_attn.parts of up to 2 n_threads - 1 kv heads of single tokens,
+                              * where threads share the keys of one (forward_attention.c) */
     float **tile_scratch;    /* [n_threads] of [n_max][NW_ITEM_ROWS] */
 } nw_work;
 

@@ -62,6 +62,21 @@ static bool alloc_plan(nw_engine *e)
            w->row_out != NULL;
 }
 
+/* As many kv heads as may be split, over the segments of the longest context. */
+static bool alloc_parts(nw_engine *e)
+{
+    const nw_model_config *c = e->config;
+    const size_t segments = e->facts.n_ctx / NW_ATTN_SEGMENT + 1;
+    const size_t row = nw_attn_part_floats(c->d_head) * sizeof(float);
+
+    if (e->facts.n_threads > 1) {
+        e->work.attn_parts =
+            nw_arena_array(&e->arena, (2 * (size_t)e->facts.n_threads - 1) * segments,
+                           c->n_heads / c->n_kv_heads * row);
+    }
+    return e->facts.n_threads == 1 || e->work.attn_parts != NULL;
+}
+
 static bool alloc_scratch(nw_engine *e)
 {
     nw_work *w = &e->work;
@@ -104,7 +119,8 @@ nw_status nw_work_open(nw_engine *e, nw_error *err)
 {
     const size_t before = e->arena.used_bytes;
 
-    if (!alloc_activations(e) || !alloc_plan(e) || !alloc_scratch(e) || !alloc_sessions(e)) {
+    if (!alloc_activations(e) || !alloc_plan(e) || !alloc_scratch(e) || !alloc_parts(e) ||
+        !alloc_sessions(e)) {
         return nw_fail(err, NW_E_NOMEM,
                        "no memory for steps of %u tokens and %u sessions of %u tokens",
                        e->facts.max_step_tokens, e->facts.max_seqs, e->facts.n_ctx);

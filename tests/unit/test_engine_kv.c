@@ -6,7 +6,9 @@
 #include "engine/sampler.h"
 #include "engine_fixture.h"
 
-#define N_KV_IDS 70 /* a full page and the start of the next */
+#define N_DEEP   560 /* three segments of keys */
+#define N_ALONE  12  /* the last of them, one by one */
+#define N_KV_IDS 70  /* a full page and the start of the next */
 
 static struct row {
     const char *name;
@@ -109,11 +111,67 @@ static void every_kv_pair_stays_close_to_f32(void **state)
     }
 }
 
+/* Tokens decoded far enough that keys are split over threads, or a window begins within one. */
+static float *deep_logits(const char *path, const char *tier, int kind, unsigned threads,
+                          uint32_t chunk)
+{
+    nw_engine_options o = fixture_options();
+    nw_engine *e = NULL;
+    nw_error err = {0};
+    int32_t ids[N_DEEP];
+    float *y = new_logits(N_DEEP);
+
+    o.tier = tier;
+    o.kv_k = o.kv_v = kind;
+    o.n_threads = threads;
+    if (nw_engine_open(path, &o, &e, &err) != NW_OK) {
+        fail_msg("%s", err.message);
+    }
+    nw_session *s = open_session(e);
+    random_ids(32, ids, N_DEEP);
+    for (uint32_t i = 0; i < N_DEEP;) {
+        const uint32_t n = i < N_DEEP - N_ALONE ? chunk : 1;
+        const uint32_t left = i < N_DEEP - N_ALONE ? N_DEEP - N_ALONE - i : 1;
+        feed(e, s, ids + i, n < left ? n : left, y + (size_t)i * NW_TINY_VOCAB);
+        i += n < left ? n : left;
+    }
+    nw_session_close(s);
+    nw_engine_close(e);
+    return y;
+}
+
+/* Each format, one kv head with a window in some layers: the same bits for 1, 2 and 3 threads and any
+ * cut of the prompt, so the same text. */
+static void same_bits_for_threads_and_chunks(void **state)
+{
+    nw_model_config c = nw_tiny_gemma3();
+    char path[300];
+    (void)state;
+
+    c.n_layers = 3;
+    c.n_ctx = 1024;
+    c.sliding_window = 300;
+    (void)nw_tmpdir_file(&fixture_dir, "deep", path, sizeof path);
+    nw_tiny_write(&c, 77, path);
+    for (int kind = 0; kind < (int)NW_KV_KINDS; kind++) {
+        const char *tier = nw_kernels_pick(nw_cpu_features())->tier;
+        float *want = deep_logits(path, tier, kind, 1, 128);
+        for (unsigned threads = 2; threads <= 3; threads++) {
+            float *got = deep_logits(path, tier, kind, threads, threads == 2 ? 128 : 37);
+            assert_memory_equal(got, want, N_DEEP * NW_TINY_VOCAB * sizeof *got);
+            free(got);
+        }
+        free(want);
+    }
+}
+
 int main(void)
 {
     fixture_dir = nw_tmpdir_make();
+    const struct CMUnitTest deep[] = {cmocka_unit_test(same_bits_for_threads_and_chunks)};
     const int failed =
-        NW_RUN_TABLE("every_kv_pair_stays_close_to_f32", rows, every_kv_pair_stays_close_to_f32);
+        NW_RUN_TABLE("every_kv_pair_stays_close_to_f32", rows, every_kv_pair_stays_close_to_f32) +
+        cmocka_run_group_tests_name("deep", deep, NULL, NULL);
     (void)fixture_teardown(NULL);
     return failed;
 }
