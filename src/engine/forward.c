@@ -55,10 +55,12 @@ uint64_t nw_weight_macs(const nw_weight *w, uint32_t n_tokens)
     return (uint64_t)w->n_rows * w->n_cols * n_tokens;
 }
 
-/* Waking threads takes longer than the rotary embedding of a decoded token or two. */
-static bool entry_is_small(const nw_engine *e, const nw_ledger_entry *entry, size_t n)
+/* The rotary embedding of few heads (about a microsecond each) takes no longer than sharing it out. */
+#define FEW_HEADS 4u
+
+static bool entry_is_small(const nw_ledger_entry *entry, size_t n)
 {
-    return n <= 1 || (entry->op == NW_OP_ROPE_KV && e->work.n_tokens <= 2);
+    return n <= 1 || (entry->op == NW_OP_ROPE_KV && n <= FEW_HEADS);
 }
 
 /* A step of more tokens computes longer than it reads: nothing is gained by reading ahead. */
@@ -69,7 +71,7 @@ void nw_run_op(nw_engine *e, nw_ledger_entry entry, size_t n, nw_pool_fn fn, voi
     const int64_t start = nw_now_ns();
     const nw_pool_ahead *next =
         e->work.n_tokens <= AHEAD_TOKENS ? nw_ahead_after(&e->ahead, entry.op, entry.layer) : NULL;
-    nw_pool_run_ahead(entry_is_small(e, &entry, n) ? NULL : e->pool, n, fn, ctx, next);
+    nw_pool_run_ahead(entry_is_small(&entry, n) ? NULL : e->pool, n, fn, ctx, next);
     entry.ns = (uint64_t)(nw_now_ns() - start);
     entry.start_ns = start;
     entry.phase = e->work.phase;
