@@ -9,17 +9,20 @@ target_compile_options(narrow PUBLIC ${NW_WARNINGS})
 target_link_libraries(narrow PUBLIC Threads::Threads m)
 
 enable_testing()
-# a53: NEON alone; neoverse-n1: dotprod as well; max: i8mm as well. Each runs the tier made for it.
-set(NW_ARM_CPUS cortex-a53 neoverse-n1 max)
+# the tier of each CPU: NEON alone, dotprod as well, i8mm as well
+set(NW_ARM_TIERS cortex-a53:neon neoverse-n1:dotprod max:i8mm)
 set(test_linear_with tests/kernels/random_matrix.c)
 foreach(test unit/test_half unit/test_panel kernels/test_pick kernels/test_linear kernels/test_ops
         kernels/test_attention)
     get_filename_component(name ${test} NAME)
     add_executable(${name} tests/${test}.c ${${name}_with})
     target_link_libraries(${name} PRIVATE narrow)
-    foreach(cpu ${NW_ARM_CPUS})
-        add_test(NAME ${name}_${cpu} COMMAND qemu-aarch64 -cpu ${cpu} $<TARGET_FILE:${name}>)
-        set_tests_properties(${name}_${cpu} PROPERTIES LABELS arm TIMEOUT 600
-            ENVIRONMENT NW_TEST_BEST_TIER=1)
+    foreach(pair ${NW_ARM_TIERS})
+        string(REPLACE ":" ";" pair ${pair})
+        list(GET pair 0 cpu)
+        list(GET pair 1 tier)
+        add_test(NAME ${name}_${tier} COMMAND qemu-aarch64 -cpu ${cpu} $<TARGET_FILE:${name}>)
+        set_tests_properties(${name}_${tier} PROPERTIES LABELS arm TIMEOUT 600
+            ENVIRONMENT NW_TEST_TIER=${tier})
     endforeach()
 endforeach()

@@ -44,15 +44,22 @@ static inline void nw_guard_free(nw_guarded *g)
     (void)munmap(g->map, g->map_size);
 }
 
-/* The i-th tier that this CPU runs, or NULL; with NW_TEST_BEST_TIER in the environment the first alone. */
+/* The i-th tier that this CPU runs, or NULL; with NW_TEST_TIER=NAME in the environment that tier alone,
+ * and where the CPU does not run it the test is skipped. */
 static inline const nw_kernels *nw_tier(size_t i)
 {
+    const char *only = getenv("NW_TEST_TIER");
     size_t n = 0;
-    if (i > 0 && getenv("NW_TEST_BEST_TIER") != NULL) {
-        return NULL;
-    }
     const nw_kernels *const *list = nw_kernels_list(&n);
 
+    if (only != NULL) {
+        const nw_kernels *tier = nw_kernels_by_name(only);
+        if (tier == NULL || (tier->need & nw_cpu_features()) != tier->need) {
+            printf("skipped: tier %s does not run on %s\n", only, nw_cpu_describe());
+            exit(77);
+        }
+        return i == 0 ? tier : NULL;
+    }
     for (size_t j = 0; j < n; j++) {
         if ((list[j]->need & nw_cpu_features()) == list[j]->need && i-- == 0) {
             return list[j];
