@@ -76,8 +76,9 @@ typedef void nw_avx512_linear(const nw_weight *w, const nw_act *a, uint32_t pane
 nw_avx512_linear nw_avx512_linear_f32;
 nw_avx512_linear nw_avx512_linear_bf16;
 /* BF16 activations for what becomes BF16 panels without a scale inside a row (fp8, bf16-12): as it is
- * read (up to NW_TILE_TOKENS tokens; not bf16-12), or expanded once for all tokens. */
+ * read (up to NW_TILE_TOKENS tokens), or expanded once for all tokens. */
 nw_avx512_linear nw_avx512_linear_row_a16;
+nw_avx512_linear nw_avx512_linear_bf16_12;
 nw_avx512_linear nw_avx512_linear_expanded;
 /* INT8 and INT16 activations for integer and FP4 codes; int8 with a scale a row x INT8. */
 nw_avx512_linear nw_avx512_linear_group_a8;
