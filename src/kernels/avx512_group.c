@@ -231,7 +231,9 @@ NW_INLINE void advance(place *p, size_t scales, const form f)
     p->at += p->cols;
     p->group++;
     if (is_stream(f)) { /* the scales' share of it */
-        _mm_prefetch((const char *)p->w[0] + AHEAD_BYTES - 64, _MM_HINT_T1);
+        for (size_t i = 0; i < scales; i += 64) {
+            _mm_prefetch((const char *)p->w[0] + AHEAD_BYTES - scales + i, _MM_HINT_T1);
+        }
     } else if (p->ahead > 0 && f.k != ROW) {
         p->next = nw_prefetch(p->next, 1);
     }
