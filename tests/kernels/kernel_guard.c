@@ -80,19 +80,21 @@ static verdict judge(const nw_kernels *k, nw_pool *pool, const row *r, bool memo
     return v;
 }
 
+#ifndef NDEBUG
+#define BUILD_REASON "built with assertions, not for speed"
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define BUILD_REASON "built with a sanitizer"
+#else
+#define BUILD_REASON NULL
+#endif
+
 /* Why no timing here would mean anything, or NULL. */
 static const char *reason_to_skip(const nw_kernels *k)
 {
-#ifndef NDEBUG
-    return "built with assertions, not for speed";
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    return "built with a sanitizer";
-#else
     if (k == NULL || (k->need & nw_cpu_features()) != k->need) {
         return "this processor has not all of AVX-512 VNNI, VBMI and BF16";
     }
-    return NULL;
-#endif
+    return BUILD_REASON;
 }
 
 static int judge_all(const nw_kernels *k, nw_pool *one, nw_pool *all)
