@@ -7,7 +7,7 @@
 #define BF16_OF(n, e) ((n) == 0 ? 0 : (127 + (e) + TOP(n)) << 7 | (((n) << 7 >> TOP(n)) & 0x7F))
 
 /* int8: the code behind stored byte i is i - 128. */
-#define INT8(i) ((i) < 128 ? 0x8000 | BF16_OF(128 - ((i) & 127), 0) : BF16_OF((i) & 127, 0))
+#define INT8(i) ((i) < 128 ? 0x8000 | BF16_OF(128 - ((i)&127), 0) : BF16_OF((i)&127, 0))
 /* fp8 with m bits of mantissa and exponent bias b: subnormal below 2^m, else 1.f * 2^(e - b). */
 #define FP8(i, m, b)                               \
     ((i) >> (m) == 0 ? BF16_OF((i), 1 - (b) - (m)) \
