@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/cpu.h"
 #include "base/rng.h"
 #include "kernels/kernels.h"
@@ -104,13 +105,13 @@ static void measure(bench *b, const nw_kernels *k, uint32_t units, double *kerne
     static double raw[MAX_ROUNDS];
     size_t n = 0;
 
-    for (const double begin = nw_cpu_s(); n < MAX_ROUNDS && (n < 5 || nw_cpu_s() - begin < seconds);
-         n++) {
-        double t = nw_cpu_s();
+    for (const double begin = nw_thread_cpu_s();
+         n < MAX_ROUNDS && (n < 5 || nw_thread_cpu_s() - begin < seconds); n++) {
+        double t = nw_thread_cpu_s();
         for (uint32_t u = 0; u < units; u++) {
             attend(b, k, u);
         }
-        kernel[n] = (nw_cpu_s() - t) / units;
+        kernel[n] = (nw_thread_cpu_s() - t) / units;
         raw[n] = nw_probe_read(one, b->pool, b->pool_bytes) / b->n_units;
     }
     *kernel_s = nw_median(kernel, n);

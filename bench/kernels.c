@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/cpu.h"
 #include "base/rng.h"
 #include "linear.h"
@@ -65,18 +66,18 @@ static void bench_linears(const nw_kernels *k, nw_pool *pool)
 
 /* ---- element-wise ---- */
 
-#define TIME_OP(name, n, call)                                                           \
-    do {                                                                                 \
-        double best = 1e9;                                                               \
-        for (const double begin = nw_cpu_s(); nw_cpu_s() - begin < seconds / 10;) {      \
-            const double t = nw_cpu_s();                                                 \
-            for (int i = 0; i < 1000; i++) {                                             \
-                call;                                                                    \
-            }                                                                            \
-            best = fmin(best, (nw_cpu_s() - t) / 1000);                                  \
-        }                                                                                \
-        printf("%-7s %-20s %6u %8.3f us %7.2f ns/value\n", k->tier, name, (unsigned)(n), \
-               best * 1e6, best * 1e9 / (n));                                            \
+#define TIME_OP(name, n, call)                                                                    \
+    do {                                                                                          \
+        double best = 1e9;                                                                        \
+        for (const double begin = nw_thread_cpu_s(); nw_thread_cpu_s() - begin < seconds / 10;) { \
+            const double t = nw_thread_cpu_s();                                                   \
+            for (int i = 0; i < 1000; i++) {                                                      \
+                call;                                                                             \
+            }                                                                                     \
+            best = fmin(best, (nw_thread_cpu_s() - t) / 1000);                                    \
+        }                                                                                         \
+        printf("%-7s %-20s %6u %8.3f us %7.2f ns/value\n", k->tier, name, (unsigned)(n),          \
+               best * 1e6, best * 1e9 / (n));                                                     \
     } while (0)
 
 static void bench_ops(const nw_kernels *k)

@@ -6,23 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
+#include "base/clock.h"
 #include "base/cpu.h"
 
 #define MAX_PARTS 64u
 
 static volatile uint64_t sink; /* keeps the probe from being optimized away */
-
-double nw_cpu_s(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 void *nw_big_new(size_t bytes)
 {
@@ -51,11 +44,11 @@ typedef struct {
 static void run_part(void *ctx, size_t item, unsigned worker)
 {
     parts *p = ctx;
-    const double begin = nw_cpu_s();
+    const double begin = nw_thread_cpu_s();
 
     (void)worker;
     p->fn(p->ctx, (unsigned)item, p->n_parts);
-    p->cpu_s[item] = nw_cpu_s() - begin;
+    p->cpu_s[item] = nw_thread_cpu_s() - begin;
 }
 
 double nw_probe_run(nw_pool *pool, nw_part_fn fn, void *ctx)

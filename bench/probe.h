@@ -11,8 +11,6 @@
 
 #include "base/pool.h"
 
-/* CPU time of this thread. */
-double nw_cpu_s(void);
 /* Zeroed memory in large pages; ends the program where there is none. */
 void *nw_big_new(size_t bytes);
 void nw_big_free(void *p, size_t bytes);

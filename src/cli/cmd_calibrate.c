@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "cli/command.h"
+#include "cli/option_rows.h"
 #include "cli/print_json.h"
 #include "quant/calibrate.h"
 
@@ -39,21 +40,9 @@ static const nw_option options[] = {
      .lo = 0,
      .hi = 9007199254740992.0,
      .help = "seed of the draw"},
-    {.name = "out",
-     .letter = 'o',
-     .type = NW_OPT_STRING,
-     .unit = "DIR",
-     .required = true,
-     .help = "folder to be made; it appears whole or not at all"},
-    {.name = "threads",
-     .letter = 't',
-     .type = NW_OPT_INT,
-     .fallback = "0",
-     .lo = 0,
-     .hi = 1024,
-     .unit = "threads",
-     .help = "threads; 0 for all this process may use; the bytes do not depend on it"},
-    {.name = "force", .type = NW_OPT_FLAG, .help = "replace an earlier result of that name"},
+    NW_OPTION_OUT,
+    NW_OPTION_WORK_THREADS,
+    NW_OPTION_FORCE,
 };
 
 static long long count(const json_t *obj, const char *key)

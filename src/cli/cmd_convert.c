@@ -6,16 +6,12 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/option_rows.h"
 #include "cli/print_json.h"
 #include "quant/convert.h"
 
 static const nw_option options[] = {
-    {.name = "out",
-     .letter = 'o',
-     .type = NW_OPT_STRING,
-     .unit = "DIR",
-     .required = true,
-     .help = "folder to be made; it appears whole or not at all"},
+    NW_OPTION_OUT,
     {.name = "dtype",
      .type = NW_OPT_CHOICE,
      .fallback = "bf16",
@@ -40,15 +36,8 @@ static const nw_option options[] = {
      .hi = 9007199254740992.0,
      .unit = "bytes",
      .help = "weights of one safetensors file; more make shards with an index"},
-    {.name = "threads",
-     .letter = 't',
-     .type = NW_OPT_INT,
-     .fallback = "0",
-     .lo = 0,
-     .hi = 1024,
-     .unit = "threads",
-     .help = "threads; 0 for all this process may use; the bytes do not depend on it"},
-    {.name = "force", .type = NW_OPT_FLAG, .help = "replace an earlier result of that name"},
+    NW_OPTION_WORK_THREADS,
+    NW_OPTION_FORCE,
 };
 
 static nw_status print_json(const nw_convert_report *r, nw_error *err)

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/option_rows.h"
 #include "quant/quantize.h"
 #include "quant/recipe.h"
 
@@ -20,20 +21,8 @@ static const nw_option options[] = {
      .unit = "RECIPE",
      .required = true,
      .help = "a built-in recipe (bf16, int8-w8a8, int4-g64, ...) or a YAML file; see below"},
-    {.name = "out",
-     .letter = 'o',
-     .type = NW_OPT_STRING,
-     .unit = "DIR",
-     .required = true,
-     .help = "folder to be made; it appears whole or not at all"},
-    {.name = "threads",
-     .letter = 't',
-     .type = NW_OPT_INT,
-     .fallback = "0",
-     .lo = 0,
-     .hi = 1024,
-     .unit = "threads",
-     .help = "threads; 0 for all this process may use; the bytes do not depend on it"},
+    NW_OPTION_OUT,
+    NW_OPTION_WORK_THREADS,
     {.name = "method",
      .type = NW_OPT_CHOICE,
      .choices = "rtn|refit|imatrix|gptq|gptq-refit",
@@ -43,7 +32,7 @@ static const nw_option options[] = {
      .type = NW_OPT_STRING,
      .unit = "DIR",
      .help = "statistics that narrow calibrate wrote, for imatrix, gptq and gptq-refit"},
-    {.name = "force", .type = NW_OPT_FLAG, .help = "replace an earlier result of that name"},
+    NW_OPTION_FORCE,
     {.name = "show",
      .type = NW_OPT_FLAG,
      .help = "print what each matrix would get and why, and write nothing"},

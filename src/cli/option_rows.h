@@ -29,6 +29,23 @@
         .help = "activations of quantized matrices; by default as the artifact says" \
     }
 
+/* ---- of what is written ---- */
+#define NW_OPTION_OUT                                                                         \
+    {                                                                                         \
+        .name = "out", .letter = 'o', .type = NW_OPT_STRING, .unit = "DIR", .required = true, \
+        .help = "folder to be made; it appears whole or not at all"                           \
+    }
+#define NW_OPTION_WORK_THREADS                                                           \
+    {                                                                                    \
+        .name = "threads", .letter = 't', .type = NW_OPT_INT, .fallback = "0", .lo = 0,  \
+        .hi = 1024, .unit = "threads",                                                   \
+        .help = "threads; 0 for all this process may use; the bytes do not depend on it" \
+    }
+#define NW_OPTION_FORCE                                                                        \
+    {                                                                                          \
+        .name = "force", .type = NW_OPT_FLAG, .help = "replace an earlier result of that name" \
+    }
+
 /* ---- of a measurement ---- */
 #define NW_OPTION_RECORD                                                      \
     {                                                                         \
