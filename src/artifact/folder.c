@@ -43,7 +43,17 @@ static int has_entries(const char *path)
     return found;
 }
 
-nw_status nw_folder_remove(const char *path, nw_error *err)
+static bool is_kept(const char *name, const char *const *keep, size_t n)
+{
+    size_t i = 0;
+
+    while (i < n && strcmp(keep[i], name) != 0) {
+        i++;
+    }
+    return i < n;
+}
+
+nw_status nw_folder_clear(const char *path, const char *const *keep, size_t n, nw_error *err)
 {
     DIR *d = opendir(path);
 
@@ -52,13 +62,23 @@ nw_status nw_folder_remove(const char *path, nw_error *err)
     }
     for (const struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
         if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
-            unlinkat(dirfd(d), e->d_name, 0) != 0) {
+            !is_kept(e->d_name, keep, n) && unlinkat(dirfd(d), e->d_name, 0) != 0) {
             const nw_status st = io_fail(err, path, "empty");
             (void)closedir(d);
             return st;
         }
     }
     (void)closedir(d);
+    return NW_OK;
+}
+
+nw_status nw_folder_remove(const char *path, nw_error *err)
+{
+    const nw_status st = nw_folder_clear(path, NULL, 0, err);
+
+    if (st != NW_OK) {
+        return st;
+    }
     return rmdir(path) == 0 ? NW_OK : io_fail(err, path, "remove");
 }
 
@@ -158,9 +178,55 @@ static int lock_folder(const char *path)
     return fd;
 }
 
-/* Removes what killed processes left of earlier attempts at `path`: its partial folders that nobody
- * holds. What cannot be removed is left: it is in nobody's way. */
-static void remove_stale(const char *path)
+/* Walks over what killed processes left of earlier attempts at a path. */
+typedef struct {
+    nw_partial_fn judge; /* NULL: all is removed */
+    void *ctx;
+    bool replace;
+    char *taken; /* the folder that is built on, whose lock is `lock`; NULL: none */
+    int lock;
+    nw_status status;
+    nw_error *err;
+} leftovers;
+
+/* A partial folder that this process has locked. What cannot be removed is left: it is in nobody's
+ * way. */
+static void settle(void *ctx, const char *path, int fd)
+{
+    leftovers *l = ctx;
+    nw_error why = {0};
+    nw_partial verdict = l->judge == NULL ? NW_PARTIAL_REMOVE : l->judge(l->ctx, path, &why);
+
+    if (verdict == NW_PARTIAL_TAKE && l->taken == NULL) {
+        l->taken = strdup(path);
+        l->lock = fd;
+        if (l->taken != NULL) {
+            return;
+        }
+        l->status = nw_fail(l->err, NW_E_NOMEM, "%s: no memory for its name", path);
+    } else if (verdict == NW_PARTIAL_REFUSE && !l->replace) {
+        *l->err = why;
+        l->status = why.code;
+    } else if (verdict != NW_PARTIAL_TAKE) {
+        (void)(nw_folder_remove(path, &why) == NW_OK);
+    }
+    (void)close(fd);
+}
+
+nw_status nw_folder_check(const char *path, bool replace, nw_error *err)
+{
+    char *plain = trimmed(path);
+    const nw_status st = plain != NULL
+                             ? refuse_existing(plain, replace, err)
+                             : nw_fail(err, NW_E_NOMEM, "%s: no memory for its name", path);
+
+    free(plain);
+    return st;
+}
+
+/* Calls `each` for the partial folders of a path, with the lock that nobody else holds. */
+static void for_each_left(const char *path, void (*each)(void *ctx, const char *left, int fd),
+                          void *ctx)
 {
     const char *slash = strrchr(path, '/');
     const char *name = slash != NULL ? slash + 1 : path;
@@ -173,14 +239,12 @@ static void remove_stale(const char *path)
             strncmp(e->d_name + n, partial, sizeof partial - 1) != 0) {
             continue;
         }
-        char *stale = nw_path_join(parent, e->d_name);
-        const int fd = stale == NULL ? -1 : lock_folder(stale);
+        char *left = nw_path_join(parent, e->d_name);
+        const int fd = left == NULL ? -1 : lock_folder(left);
         if (fd >= 0) {
-            nw_error ignored = {0};
-            (void)(nw_folder_remove(stale, &ignored) == NW_OK);
-            (void)close(fd);
+            each(ctx, left, fd);
         }
-        free(stale);
+        free(left);
     }
     if (d != NULL) {
         (void)closedir(d);
@@ -188,19 +252,71 @@ static void remove_stale(const char *path)
     free(parent);
 }
 
-nw_status nw_folder_open(nw_folder *f, const char *path, bool replace, nw_error *err)
+static void add_bytes(void *ctx, const char *left, int fd)
+{
+    uint64_t *sum = ctx;
+    struct stat st;
+    DIR *d = opendir(left);
+
+    for (const struct dirent *e = NULL; d != NULL && (e = readdir(d)) != NULL;) {
+        if (fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode)) {
+            *sum += (uint64_t)st.st_size;
+        }
+    }
+    if (d != NULL) {
+        (void)closedir(d);
+    }
+    (void)close(fd);
+}
+
+uint64_t nw_folder_left_bytes(const char *path)
+{
+    char *plain = trimmed(path);
+    uint64_t sum = 0;
+
+    if (plain != NULL) {
+        for_each_left(plain, add_bytes, &sum);
+    }
+    free(plain);
+    return sum;
+}
+
+static nw_status make_folder(nw_folder *f, nw_error *err)
 {
     static const char random_part[] = "XXXXXX";
-    const size_t room = sizeof partial + sizeof random_part;
+    const size_t room = strlen(f->path) + sizeof partial + sizeof random_part;
+
+    f->tmp = calloc(1, room);
+    if (f->tmp == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "%s: no memory for its name", f->path);
+    }
+    (void)snprintf(f->tmp, room, "%s%s%s", f->path, partial, random_part);
+    if (mkdtemp(f->tmp) == NULL) {
+        return io_fail(err, f->tmp, "make a folder");
+    }
+    f->lock = lock_folder(f->tmp);
+    if (f->lock < 0) {
+        return io_fail(err, f->tmp, "lock");
+    }
+    f->open = true;
+    /* mkdtemp gives 0700; a result is as readable as the umask of its maker allows */
+    const mode_t mask = umask(0);
+    (void)umask(mask);
+    return chmod(f->tmp, (mode_t)0777 & ~mask) == 0 ? NW_OK : io_fail(err, f->tmp, "set the mode");
+}
+
+nw_status nw_folder_resume(nw_folder *f, const char *path, bool replace, nw_partial_fn judge,
+                           void *ctx, bool *taken, nw_error *err)
+{
+    leftovers l = {.judge = judge, .ctx = ctx, .replace = replace, .err = err};
     nw_status st = NW_OK;
 
+    *taken = false;
     *f = (nw_folder){.path = trimmed(path), .replace = replace};
-    f->tmp = f->path == NULL ? NULL : calloc(1, strlen(f->path) + room);
-    if (f->tmp == NULL) {
+    if (f->path == NULL) {
         st = nw_fail(err, NW_E_NOMEM, "%s: no memory for its name", path);
         goto out;
     }
-    (void)snprintf(f->tmp, strlen(f->path) + room, "%s%s%s", f->path, partial, random_part);
     st = refuse_existing(f->path, replace, err);
     if (st == NW_OK) {
         st = make_parent(f->path, err);
@@ -208,28 +324,29 @@ nw_status nw_folder_open(nw_folder *f, const char *path, bool replace, nw_error 
     if (st != NW_OK) {
         goto out;
     }
-    remove_stale(f->path);
-    if (mkdtemp(f->tmp) == NULL) {
-        st = io_fail(err, f->tmp, "make a folder");
-        goto out;
+    for_each_left(f->path, settle, &l);
+    if (l.taken != NULL) {
+        *f = (nw_folder){
+            .path = f->path, .tmp = l.taken, .replace = replace, .lock = l.lock, .open = true};
+        *taken = true;
+        if (l.status != NW_OK) { /* another one is in the way: this one stays for later */
+            nw_folder_keep(f);
+            return l.status;
+        }
+        return NW_OK;
     }
-    f->lock = lock_folder(f->tmp);
-    if (f->lock < 0) {
-        st = io_fail(err, f->tmp, "lock");
-        goto out;
-    }
-    f->open = true;
-    /* mkdtemp gives 0700; a result is as readable as the umask of its maker allows */
-    const mode_t mask = umask(0);
-    (void)umask(mask);
-    if (chmod(f->tmp, (mode_t)0777 & ~mask) != 0) {
-        st = io_fail(err, f->tmp, "set the mode");
-    }
+    st = l.status == NW_OK ? make_folder(f, err) : l.status;
 out:
     if (st != NW_OK) {
         nw_folder_close(f);
     }
     return st;
+}
+
+nw_status nw_folder_open(nw_folder *f, const char *path, bool replace, nw_error *err)
+{
+    bool taken = false;
+    return nw_folder_resume(f, path, replace, NULL, NULL, &taken, err);
 }
 
 /* Directory entries reach the disk only when the directory itself is synced. */
@@ -305,6 +422,13 @@ void nw_folder_close(nw_folder *f)
         nw_error ignored = {0};
         /* what cannot be removed stays under its .partial name, which nobody takes for a result */
         (void)(nw_folder_remove(f->tmp, &ignored) == NW_OK);
+    }
+    nw_folder_keep(f);
+}
+
+void nw_folder_keep(nw_folder *f)
+{
+    if (f->open) {
         unlock(f);
     }
     free(f->path);

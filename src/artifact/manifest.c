@@ -81,7 +81,7 @@ static json_t *number_or_null(double v)
     return isfinite(v) ? json_real(v) : json_null();
 }
 
-static json_t *tensor_json(const nw_manifest_tensor *t)
+json_t *nw_manifest_tensor_json(const nw_manifest_tensor *t)
 {
     char type[32];
 
@@ -100,7 +100,7 @@ static json_t *manifest_json(const nw_manifest *m)
     json_t *tensors = json_array();
 
     for (size_t i = 0; i < m->n_tensors; i++) {
-        if (json_array_append_new(tensors, tensor_json(&m->tensors[i])) != 0) {
+        if (json_array_append_new(tensors, nw_manifest_tensor_json(&m->tensors[i])) != 0) {
             json_decref(tensors);
             return NULL;
         }
@@ -245,8 +245,8 @@ static nw_status load_sizes(const json_t *obj, const char *path, nw_manifest_ten
     return NW_OK;
 }
 
-static nw_status load_tensor(const json_t *obj, const char *path, nw_manifest_tensor *t,
-                             nw_error *err)
+nw_status nw_manifest_tensor_read(const json_t *obj, const char *path, nw_manifest_tensor *t,
+                                  nw_error *err)
 {
     const json_t *sqnr = json_object_get(obj, "sqnr_db");
     nw_status st = take_str(obj, path, "name", &t->name, err);
@@ -288,7 +288,8 @@ static nw_status load_tensors(const json_t *doc, const char *path, nw_manifest *
     }
     m->n_tensors = n;
     for (size_t i = 0; i < n; i++) {
-        const nw_status st = load_tensor(json_array_get(list, i), path, &m->tensors[i], err);
+        const nw_status st =
+            nw_manifest_tensor_read(json_array_get(list, i), path, &m->tensors[i], err);
         if (st != NW_OK) {
             return st;
         }

@@ -65,6 +65,12 @@ typedef struct {
     nw_digest hash; /* names the artifact: sha256 of the canonical manifest without this key */
 } nw_manifest;
 
+/* A tensor's row of the manifest, and the same back; `path` stands in messages. The caller owns the
+ * row, and releases *t with free(t->name). */
+json_t *nw_manifest_tensor_json(const nw_manifest_tensor *t);
+NW_MUST_USE nw_status nw_manifest_tensor_read(const json_t *row, const char *path,
+                                              nw_manifest_tensor *t, nw_error *err);
+
 /* Everything allocated with malloc; all zero is empty and may be released. */
 void nw_manifest_release(nw_manifest *m);
 

@@ -3,16 +3,19 @@
 #include "artifact/writer.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "artifact/artifact.h"
 #include "artifact/folder.h"
 #include "artifact/hf_files.h"
+#include "artifact/journal.h"
 #include "base/file.h"
 #include "model/safetensors.h"
 
 #define DATA_ALIGNMENT 4096 /* a page: sections can be mapped and dropped alone */
+#define WEIGHTS        "model.safetensors"
 
 struct nw_artifact_writer {
     nw_folder folder;
@@ -21,6 +24,9 @@ struct nw_artifact_writer {
     nw_sha256 hash;
     size_t current;     /* tensor being written */
     uint64_t n_written; /* bytes of it */
+    nw_journal *journal;
+    json_t *identity, *done; /* what is made; rows of the journal that was found */
+    size_t n_done;           /* of them, those whose bytes are there */
 };
 
 static void declare(const nw_manifest_tensor *t, nw_st_decl *d)
@@ -60,7 +66,7 @@ static nw_status open_weights(nw_artifact_writer *w, nw_error *err)
 {
     static const char *const metadata[] = {"narrow", "16-row panels, see manifest.json", NULL};
     nw_st_decl *decls = calloc(w->manifest.n_tensors + 1, sizeof *decls);
-    char *path = nw_path_join(w->folder.tmp, "model.safetensors");
+    char *path = nw_path_join(w->folder.tmp, WEIGHTS);
     nw_status st = NW_OK;
 
     if (decls == NULL || path == NULL) {
@@ -70,11 +76,113 @@ static nw_status open_weights(nw_artifact_writer *w, nw_error *err)
     for (size_t i = 0; i < w->manifest.n_tensors; i++) {
         declare(&w->manifest.tensors[i], &decls[i]);
     }
-    st = nw_st_writer_open(path, decls, w->manifest.n_tensors, metadata, DATA_ALIGNMENT, &w->st,
-                           err);
+    st = nw_st_writer_resume(path, decls, w->manifest.n_tensors, metadata, DATA_ALIGNMENT,
+                             w->n_done, &w->st, err);
 out:
     free(decls);
     free(path);
+    return st;
+}
+
+static nw_partial judge_partial(void *ctx, const char *folder, nw_error *err)
+{
+    nw_artifact_writer *w = ctx;
+    bool found = false;
+    json_t *rows = NULL;
+
+    if (nw_journal_load(folder, w->identity, &found, &rows, err) != NW_OK) {
+        return NW_PARTIAL_REFUSE;
+    }
+    if (!found) {
+        return NW_PARTIAL_REMOVE;
+    }
+    if (w->done == NULL) {
+        w->done = rows;
+    } else {
+        json_decref(rows);
+    }
+    return NW_PARTIAL_TAKE;
+}
+
+/* Maps the weights as far as they were written; a file that is whole gets its earlier name back.
+ * False: there are none. */
+static bool map_unfinished(const char *dir, nw_file *out)
+{
+    char *whole = nw_path_join(dir, WEIGHTS);
+    char *part = nw_path_join(dir, WEIGHTS NW_ST_PART);
+    nw_error ignored = {0};
+    bool ok = whole != NULL && part != NULL;
+
+    if (ok && nw_file_exists(whole)) {
+        ok = rename(whole, part) == 0;
+    }
+    ok = ok && nw_file_exists(part) && nw_file_map(part, out, &ignored) == NW_OK;
+    free(whole);
+    free(part);
+    return ok;
+}
+
+/* Is the row of tensor t, and are these its bytes? Then its errors and hash are taken over. */
+static bool take_row(const json_t *row, nw_manifest_tensor *t, const uint8_t *bytes, size_t room)
+{
+    nw_manifest_tensor found = {0};
+    nw_digest digest = {0};
+    nw_error ignored = {0};
+
+    const bool ok =
+        nw_manifest_tensor_read(json_object_get(row, "tensor"), "", &found, &ignored) == NW_OK &&
+        strcmp(found.name, t->name) == 0 && found.n_bytes == t->n_bytes && t->n_bytes <= room &&
+        nw_digest_bytes(bytes, t->n_bytes, &digest, &ignored) == NW_OK &&
+        strcmp(digest.hex, found.sha256.hex) == 0;
+    if (ok) {
+        t->sha256 = found.sha256;
+        t->sqnr_db = found.sqnr_db;
+        t->max_abs_err = found.max_abs_err;
+        t->nonzero_share = found.nonzero_share;
+        t->rms = found.rms;
+    }
+    free(found.name);
+    return ok;
+}
+
+/* How many tensors of the journal stand in the file, byte for byte. */
+static void count_done(nw_artifact_writer *w)
+{
+    nw_file f = {0};
+    uint64_t at = 8;
+
+    if (!map_unfinished(w->folder.tmp, &f)) {
+        return;
+    }
+    for (unsigned i = 0; i < 8 && f.size >= 8; i++) {
+        at += (uint64_t)f.data[i] << (8 * i);
+    }
+    while (w->n_done < w->manifest.n_tensors && w->n_done < json_array_size(w->done) &&
+           at <= f.size &&
+           take_row(json_array_get(w->done, w->n_done), &w->manifest.tensors[w->n_done],
+                    f.data + at, f.size - at)) {
+        at += w->manifest.tensors[w->n_done++].n_bytes;
+    }
+    nw_file_unmap(&f);
+}
+
+/* The partial folder, new or found, with nothing in it that this writer does not know. */
+static nw_status open_folder(nw_artifact_writer *w, const nw_artifact_target *target, nw_error *err)
+{
+    static const char *const kept[] = {NW_JOURNAL_NAME, WEIGHTS NW_ST_PART};
+    bool taken = false;
+    nw_status st = NW_OK;
+
+    w->identity = nw_journal_identity(&w->manifest, err);
+    if (w->identity == NULL) {
+        return err->code;
+    }
+    st = nw_folder_resume(&w->folder, target->path, target->replace, judge_partial, w, &taken, err);
+    if (st == NW_OK && taken) {
+        count_done(w);
+        st = nw_folder_clear(w->folder.tmp, kept, NW_COUNT(kept), err);
+    }
+    w->current = w->n_done;
     return st;
 }
 
@@ -92,7 +200,7 @@ nw_status nw_artifact_writer_open(const nw_artifact_target *target, nw_manifest 
     *manifest = (nw_manifest){0};
     st = size_tensors(&w->manifest, err);
     if (st == NW_OK) {
-        st = nw_folder_open(&w->folder, target->path, target->replace, err);
+        st = open_folder(w, target, err);
     }
     if (st == NW_OK) {
         st = nw_hf_files_write(target->source, w->folder.tmp, "bfloat16", !target->no_tokenizer,
@@ -102,14 +210,33 @@ nw_status nw_artifact_writer_open(const nw_artifact_target *target, nw_manifest 
         st = open_weights(w, err);
     }
     if (st == NW_OK) {
+        st = nw_journal_open(w->folder.tmp, w->identity, w->done, w->n_done, &w->journal, err);
+    }
+    if (st == NW_OK) {
         st = nw_sha256_init(&w->hash, err);
     }
     if (st != NW_OK) {
-        nw_artifact_writer_close(w);
+        char where[8];
+        if (w->n_done > 0) { /* finished work of an earlier writer is not lost to this failure */
+            nw_artifact_writer_keep(w, where, sizeof where);
+        } else {
+            nw_artifact_writer_close(w);
+        }
         return st;
     }
     *out = w;
     return NW_OK;
+}
+
+size_t nw_artifact_writer_n_done(const nw_artifact_writer *w)
+{
+    return w->current;
+}
+
+const json_t *nw_artifact_writer_note(const nw_artifact_writer *w, size_t i)
+{
+    const json_t *note = json_object_get(json_array_get(w->done, i), "note");
+    return json_is_null(note) ? NULL : note;
 }
 
 nw_status nw_artifact_writer_add(nw_artifact_writer *w, const void *bytes, size_t n, nw_error *err)
@@ -122,7 +249,7 @@ nw_status nw_artifact_writer_add(nw_artifact_writer *w, const void *bytes, size_
 }
 
 nw_status nw_artifact_writer_end_tensor(nw_artifact_writer *w, const nw_tensor_error *e,
-                                        nw_error *err)
+                                        const json_t *note, nw_error *err)
 {
     nw_manifest_tensor *t = &w->manifest.tensors[w->current];
 
@@ -143,7 +270,8 @@ nw_status nw_artifact_writer_end_tensor(nw_artifact_writer *w, const nw_tensor_e
     t->rms = sqrt(e->sum_out_sq / fmax(1, (double)e->n));
     w->current++;
     w->n_written = 0;
-    return nw_sha256_init(&w->hash, err);
+    const nw_status st = nw_journal_add(w->journal, t, note, err);
+    return st == NW_OK ? nw_sha256_init(&w->hash, err) : st;
 }
 
 static void count_bits(nw_manifest *m)
@@ -205,6 +333,9 @@ nw_status nw_artifact_writer_commit(nw_artifact_writer *w, nw_error *err)
     if (st == NW_OK) {
         st = nw_artifact_verify(w->folder.tmp, NULL, NULL, NULL, err);
     }
+    if (st == NW_OK) {
+        st = nw_journal_remove(w->folder.tmp, err);
+    }
     return st == NW_OK ? nw_folder_commit(&w->folder, err) : st;
 }
 
@@ -216,13 +347,29 @@ nw_manifest nw_artifact_writer_take_manifest(nw_artifact_writer *w)
     return m;
 }
 
+static void release(nw_artifact_writer *w)
+{
+    nw_journal_close(w->journal);
+    json_decref(w->identity);
+    json_decref(w->done);
+    nw_sha256_release(&w->hash);
+    nw_manifest_release(&w->manifest);
+    free(w);
+}
+
 void nw_artifact_writer_close(nw_artifact_writer *w)
 {
     if (w != NULL) {
         nw_st_writer_close(w->st);
-        nw_sha256_release(&w->hash);
         nw_folder_close(&w->folder);
-        nw_manifest_release(&w->manifest);
-        free(w);
+        release(w);
     }
+}
+
+void nw_artifact_writer_keep(nw_artifact_writer *w, char *where, size_t n)
+{
+    (void)snprintf(where, n, "%s", w->folder.tmp);
+    nw_st_writer_keep(w->st);
+    nw_folder_keep(&w->folder);
+    release(w);
 }

@@ -1,6 +1,8 @@
 /* Writes a native artifact: tensors are declared first (their sizes are known from shape and
  * layout), then streamed in that order, so that memory does not grow with the model. The same
- * inputs give the same bytes. Nothing stands under the final name before commit.
+ * inputs give the same bytes. Nothing stands under the final name before commit. A writer that was
+ * killed leaves its partial folder with a journal of the tensors it finished (journal.h), and the
+ * next one of the same result goes on behind them.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NW_ARTIFACT_WRITER_H
 #define NW_ARTIFACT_WRITER_H
@@ -11,7 +13,8 @@ typedef struct nw_artifact_writer nw_artifact_writer;
 
 typedef struct {
     const char *path;            /* folder to be made */
-    bool replace;                /* an earlier result of that name is replaced */
+    bool replace;                /* an earlier result of that name is replaced, and an unfinished
+                                  * one of something else is removed; otherwise it is refused */
     bool no_tokenizer;           /* the model has none; otherwise a missing tokenizer is an error */
     const nw_checkpoint *source; /* gives config and tokenizer files; borrowed */
 } nw_artifact_target;
@@ -21,17 +24,25 @@ typedef struct {
 NW_MUST_USE nw_status nw_artifact_writer_open(const nw_artifact_target *target,
                                               nw_manifest *manifest, nw_artifact_writer **out,
                                               nw_error *err);
+/* Tensors that stand, the first ones of the manifest; after open those of an earlier writer, and writing
+ * begins behind them. And what that one noted of the i-th; NULL: nothing. */
+size_t nw_artifact_writer_n_done(const nw_artifact_writer *w);
+const json_t *nw_artifact_writer_note(const nw_artifact_writer *w, size_t i);
 /* The next bytes of the tensor being written; tensors follow one another in manifest order. */
 NW_MUST_USE nw_status nw_artifact_writer_add(nw_artifact_writer *w, const void *bytes, size_t n,
                                              nw_error *err);
-/* Ends a tensor: its byte count must be complete, and values must not have become all zeros. */
+/* Ends a tensor: its byte count must be complete, and values must not have become all zeros. `note`
+ * (may be NULL) is kept for a writer that goes on. */
 NW_MUST_USE nw_status nw_artifact_writer_end_tensor(nw_artifact_writer *w, const nw_tensor_error *e,
-                                                    nw_error *err);
+                                                    const json_t *note, nw_error *err);
 /* Computes bits, seals and writes the manifest, re-opens and verifies the whole folder, and only
  * then renames it. */
 NW_MUST_USE nw_status nw_artifact_writer_commit(nw_artifact_writer *w, nw_error *err);
 /* After commit: hands the manifest over; nw_manifest_release frees it. */
 nw_manifest nw_artifact_writer_take_manifest(nw_artifact_writer *w);
 void nw_artifact_writer_close(nw_artifact_writer *w); /* takes NULL; removes what is unfinished */
+/* As close, but what is unfinished stays for a later writer: puts its folder's name, cut to n, into
+ * `where`. */
+void nw_artifact_writer_keep(nw_artifact_writer *w, char *where, size_t n);
 
 #endif

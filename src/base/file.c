@@ -232,30 +232,61 @@ static int open_temporary(const char *path, char **tmp_path)
     return -1;
 }
 
-nw_status nw_writer_open(nw_writer *w, const char *path, nw_error *err)
+/* All but the temporary file. */
+static nw_status init_writer(nw_writer *w, const char *path, nw_error *err)
 {
-    *w = (nw_writer){.fd = -1};
+    *w = (nw_writer){.fd = -1, .block_room = HUGE_PAGE};
     if (nw_file_is_dir(path)) {
         return nw_fail(err, NW_E_IO, "%s: a directory, where a file is to be written", path);
     }
-    char *copy = strdup(path);
-    char *block = malloc(HUGE_PAGE);
-    if (copy == NULL || block == NULL) {
-        free(copy);
-        free(block);
+    w->path = strdup(path);
+    w->block = malloc(HUGE_PAGE);
+    if (w->path == NULL || w->block == NULL) {
+        nw_writer_close(w);
         return nw_fail(err, NW_E_NOMEM, "%s: no memory to write it", path);
     }
-    const int fd = open_temporary(path, &w->tmp_path);
-    if (fd < 0) {
-        const nw_status st = io_fail(err, path, "create");
-        free(copy);
-        free(block);
+    return NW_OK;
+}
+
+nw_status nw_writer_open(nw_writer *w, const char *path, nw_error *err)
+{
+    nw_status st = init_writer(w, path, err);
+
+    if (st != NW_OK) {
         return st;
     }
-    w->path = copy;
-    w->block = block;
-    w->fd = fd;
+    w->fd = open_temporary(path, &w->tmp_path);
+    if (w->fd < 0) {
+        st = io_fail(err, path, "create");
+        nw_writer_close(w);
+        return st;
+    }
     w->open = true;
+    return NW_OK;
+}
+
+nw_status nw_writer_resume(nw_writer *w, const char *path, const char *tmp_path, uint64_t keep,
+                           nw_error *err)
+{
+    nw_status st = init_writer(w, path, err);
+
+    if (st != NW_OK) {
+        return st;
+    }
+    w->tmp_path = strdup(tmp_path);
+    if (w->tmp_path == NULL) {
+        nw_writer_close(w);
+        return nw_fail(err, NW_E_NOMEM, "%s: no memory to write it", path);
+    }
+    w->fd = open(tmp_path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (w->fd < 0 || ftruncate(w->fd, (off_t)keep) != 0 || lseek(w->fd, 0, SEEK_END) < 0) {
+        st = io_fail(err, tmp_path, "go on with it");
+        nw_writer_keep(w);
+        return st;
+    }
+    w->open = true;
+    w->written_bytes = keep;
+    w->block_room = HUGE_PAGE - (size_t)(keep % HUGE_PAGE);
     return NW_OK;
 }
 
@@ -279,6 +310,7 @@ static nw_status flush_block(nw_writer *w, nw_error *err)
 {
     const size_t n = w->n_block;
     w->n_block = 0;
+    w->block_room = HUGE_PAGE;
     return write_all(w, w->block, n, err);
 }
 
@@ -288,13 +320,13 @@ nw_status nw_writer_write(nw_writer *w, const void *bytes, size_t n, nw_error *e
 
     w->written_bytes += n;
     while (n > 0) {
-        const size_t room = HUGE_PAGE - w->n_block;
+        const size_t room = w->block_room - w->n_block;
         const size_t part = n < room ? n : room;
         memcpy(w->block + w->n_block, p, part);
         w->n_block += part;
         p += part;
         n -= part;
-        if (w->n_block == HUGE_PAGE && flush_block(w, err) != NW_OK) {
+        if (w->n_block == w->block_room && flush_block(w, err) != NW_OK) {
             return err->code;
         }
     }
@@ -359,6 +391,14 @@ nw_status nw_writer_commit(nw_writer *w, nw_error *err)
     return sync_parent(w->path, err);
 }
 
+static void release_writer(nw_writer *w)
+{
+    free(w->path);
+    free(w->tmp_path);
+    free(w->block);
+    *w = (nw_writer){.fd = -1};
+}
+
 void nw_writer_close(nw_writer *w)
 {
     if (w->open) {
@@ -367,10 +407,19 @@ void nw_writer_close(nw_writer *w)
         }
         (void)unlink(w->tmp_path);
     }
-    free(w->path);
-    free(w->tmp_path);
-    free(w->block);
-    *w = (nw_writer){.fd = -1};
+    release_writer(w);
+}
+
+void nw_writer_keep(nw_writer *w)
+{
+    nw_error ignored = {0};
+
+    if (w->path != NULL && w->fd >= 0) {
+        /* what does not reach the file is missed by whoever goes on with it, and made again */
+        (void)(flush_block(w, &ignored) == NW_OK);
+        (void)close(w->fd);
+    }
+    release_writer(w);
 }
 
 nw_status nw_file_write(const char *path, const void *bytes, size_t n, nw_error *err)

@@ -37,16 +37,23 @@ typedef struct {
     char *tmp_path; /* name while writing */
     char *block;    /* what was not handed to the system yet */
     size_t n_block;
+    size_t block_room; /* what fits `block` until the file reaches a multiple of its size */
     int fd;
     uint64_t written_bytes;
     bool open;
 } nw_writer;
 
 NW_MUST_USE nw_status nw_writer_open(nw_writer *w, const char *path, nw_error *err);
+/* The same with a temporary file of a name that an earlier writer used (made where there is none):
+ * its first `keep` bytes stay, of which it has at least so many, and writing goes on behind them. */
+NW_MUST_USE nw_status nw_writer_resume(nw_writer *w, const char *path, const char *tmp_path,
+                                       uint64_t keep, nw_error *err);
 NW_MUST_USE nw_status nw_writer_write(nw_writer *w, const void *bytes, size_t n, nw_error *err);
 NW_MUST_USE nw_status nw_writer_pad(nw_writer *w, size_t alignment, nw_error *err); /* zeros */
 NW_MUST_USE nw_status nw_writer_commit(nw_writer *w, nw_error *err); /* fsync, rename */
 void nw_writer_close(nw_writer *w);
+/* Closes without commit and leaves the temporary file, as far as it was written, to a later resume. */
+void nw_writer_keep(nw_writer *w);
 
 /* open + write + commit of a whole small file. */
 NW_MUST_USE nw_status nw_file_write(const char *path, const void *bytes, size_t n, nw_error *err);

@@ -38,7 +38,9 @@ static const nw_option options[] = {
      .help = "print what each matrix would get and why, and write nothing"},
     {.name = "no-fallback",
      .type = NW_OPT_FLAG,
-     .help = "accepted for clarity: nothing is ever substituted for what the recipe says"},
+     .help =
+         "end with an error where a method or layout does not fit a matrix, instead of rounding to "
+         "nearest or keeping BF16 and saying so"},
     {.name = "no-tokenizer",
      .type = NW_OPT_FLAG,
      .help = "for a model that has none; otherwise a missing tokenizer is an error"},
@@ -123,6 +125,31 @@ static void print_errors(const nw_manifest *m)
     free(list);
 }
 
+/* What the manifest says stands in place of what was asked for: found at once, or at work. */
+static void print_substituted(const nw_manifest *m)
+{
+    const json_t *lists[] = {json_object_get(m->recipe, "substituted"),
+                             json_object_get(m->recipe, "matrices")};
+    size_t n = 0;
+
+    for (size_t k = 0; k < NW_COUNT(lists); k++) {
+        for (size_t i = 0; i < json_array_size(lists[k]); i++) {
+            const json_t *row = json_array_get(lists[k], i);
+            const char *asked = json_string_value(json_object_get(row, "asked"));
+            const char *used = json_string_value(json_object_get(row, k == 0 ? "used" : "method"));
+            if (asked != NULL && used != NULL && n++ < N_WORST) {
+                (void)printf("%-11s %s: %s in place of %s\n", n == 1 ? "substituted" : "",
+                             json_string_value(json_object_get(row, "name")), used, asked);
+            }
+        }
+    }
+    if (n == 0) {
+        (void)printf("substituted none\n");
+    } else if (n > N_WORST) {
+        (void)printf("            and %zu more; --no-fallback refuses them\n", n - N_WORST);
+    }
+}
+
 static void print_text(const nw_manifest *m, const char *out)
 {
     layout_row rows[MAX_LAYOUTS];
@@ -145,7 +172,7 @@ static void print_text(const nw_manifest *m, const char *out)
     (void)printf(
         "bits        nominal %.2f, stored %.3f in targeted matrices, %.3f in all weights\n",
         m->nominal_bits, m->target_bits, m->effective_bits);
-    (void)printf("substituted none\n");
+    print_substituted(m);
     print_errors(m);
     (void)printf("hash        %s\n", m->hash.hex);
 }
@@ -200,6 +227,7 @@ static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
                                    .replace = nw_args_flag(args, "force"),
                                    .no_tokenizer = nw_args_flag(args, "no-tokenizer"),
                                    .n_threads = (unsigned)nw_args_int(args, "threads"),
+                                   .no_fallback = nw_args_flag(args, "no-fallback"),
                                    .show_progress = true,
                                    .method = nw_args_str(args, "method"),
                                    .calibration = nw_args_str(args, "calibration"),

@@ -61,6 +61,12 @@ typedef struct {
 NW_MUST_USE nw_status nw_st_writer_open(const char *path, const nw_st_decl *tensors, size_t n,
                                         const char *const *metadata, size_t alignment,
                                         nw_st_writer **out, nw_error *err);
+/* The same through the temporary file path + NW_ST_PART. Where an earlier writer of the same
+ * declarations left one, its first n_done tensors stay, and writing goes on with the next. */
+#define NW_ST_PART ".part"
+NW_MUST_USE nw_status nw_st_writer_resume(const char *path, const nw_st_decl *tensors, size_t n,
+                                          const char *const *metadata, size_t alignment,
+                                          size_t n_done, nw_st_writer **out, nw_error *err);
 /* Appends bytes of the current tensor, in pieces of any size; `name` must be the tensor whose turn
  * it is, and n_bytes no more than what is left of it. */
 NW_MUST_USE nw_status nw_st_writer_write(nw_st_writer *w, const char *name, const void *bytes,
@@ -68,5 +74,6 @@ NW_MUST_USE nw_status nw_st_writer_write(nw_st_writer *w, const char *name, cons
 /* Refuses while declared bytes are missing; then fsync and rename. */
 NW_MUST_USE nw_status nw_st_writer_commit(nw_st_writer *w, nw_error *err);
 void nw_st_writer_close(nw_st_writer *w); /* without commit: removes what was written */
+void nw_st_writer_keep(nw_st_writer *w);  /* leaves it to a later resume; takes NULL */
 
 #endif

@@ -81,33 +81,32 @@ static nw_status declare(nw_st_writer *w, const char *path, const nw_st_decl *te
     return NW_OK;
 }
 
-static nw_status write_header(nw_st_writer *w, const char *path, const json_t *root,
-                              size_t alignment, nw_error *err)
+/* The 8 bytes of the length and the JSON after them, padded with spaces; the caller frees it. */
+static nw_status header_bytes(const char *path, const json_t *root, size_t alignment, char **out,
+                              size_t *size, nw_error *err)
 {
-    static const char spaces[64] =
-        "                                                               ";
     char *text = json_dumps(root, JSON_COMPACT);
-    uint8_t len[8];
 
     if (text == NULL) {
         return nw_fail(err, NW_E_FORMAT, "%s: a name or a metadata value is no UTF-8", path);
     }
     const size_t n = strlen(text);
-    const size_t total = (8 + n + alignment - 1) / alignment * alignment - 8;
-    for (int i = 0; i < 8; i++) {
-        len[i] = (uint8_t)((uint64_t)total >> (8 * i) & 0xFFU);
-    }
-    nw_status st = total <= NW_ST_MAX_HEADER
-                       ? nw_writer_write(&w->file, len, sizeof len, err)
-                       : nw_fail(err, NW_E_RANGE, "%s: header of %zu bytes, at most %u are allowed",
-                                 path, total, NW_ST_MAX_HEADER);
-    if (st == NW_OK) {
-        st = nw_writer_write(&w->file, text, n, err);
-    }
-    for (size_t left = total - n; left > 0 && st == NW_OK;) {
-        const size_t part = left < sizeof spaces - 1 ? left : sizeof spaces - 1;
-        st = nw_writer_write(&w->file, spaces, part, err);
-        left -= part;
+    const size_t total = (8 + n + alignment - 1) / alignment * alignment;
+    char *bytes = total - 8 <= NW_ST_MAX_HEADER ? malloc(total) : NULL;
+    nw_status st = NW_OK;
+    if (total - 8 > NW_ST_MAX_HEADER) {
+        st = nw_fail(err, NW_E_RANGE, "%s: header of %zu bytes, at most %u are allowed", path,
+                     total - 8, NW_ST_MAX_HEADER);
+    } else if (bytes == NULL) {
+        st = nw_fail(err, NW_E_NOMEM, "%s: no memory for its header", path);
+    } else {
+        for (int i = 0; i < 8; i++) {
+            bytes[i] = (char)((uint64_t)(total - 8) >> (8 * i) & 0xFFU);
+        }
+        memcpy(bytes + 8, text, n);
+        memset(bytes + 8 + n, ' ', total - 8 - n);
+        *out = bytes;
+        *size = total;
     }
     free(text);
     return st;
@@ -130,9 +129,44 @@ static json_t *header(const char *const *metadata)
     return root;
 }
 
-nw_status nw_st_writer_open(const char *path, const nw_st_decl *tensors, size_t n,
-                            const char *const *metadata, size_t alignment, nw_st_writer **out,
-                            nw_error *err)
+/* The file with its header, or as far as n_done tensors reach. */
+static nw_status open_file(nw_st_writer *w, const char *path, const json_t *root, size_t alignment,
+                           const size_t *n_done, nw_error *err)
+{
+    char *bytes = NULL;
+    size_t size = 0;
+    nw_status st = header_bytes(path, root, alignment, &bytes, &size, err);
+
+    if (st != NW_OK) {
+        return st;
+    }
+    if (n_done == NULL) {
+        st = nw_writer_open(&w->file, path, err);
+    } else {
+        const size_t room = strlen(path) + sizeof NW_ST_PART;
+        char *part = calloc(1, room);
+        uint64_t keep = *n_done > 0 ? size : 0;
+        for (w->at = 0; w->at < *n_done; w->at++) {
+            keep += w->sizes[w->at];
+        }
+        st = part != NULL ? NW_OK : nw_fail(err, NW_E_NOMEM, "%s: no memory for its name", path);
+        if (st == NW_OK) {
+            (void)snprintf(part, room, "%s%s", path, NW_ST_PART);
+            st = nw_writer_resume(&w->file, path, part, keep, err);
+        }
+        free(part);
+    }
+    if (st == NW_OK && (n_done == NULL || *n_done == 0)) {
+        st = nw_writer_write(&w->file, bytes, size, err);
+    }
+    free(bytes);
+    return st;
+}
+
+/* n_done: NULL for a writer that nobody resumes. */
+static nw_status open_writer(const char *path, const nw_st_decl *tensors, size_t n,
+                             const char *const *metadata, size_t alignment, const size_t *n_done,
+                             nw_st_writer **out, nw_error *err)
 {
     nw_st_writer *w = calloc(1, sizeof *w);
     json_t *root = header(metadata);
@@ -151,10 +185,7 @@ nw_status nw_st_writer_open(const char *path, const nw_st_decl *tensors, size_t 
     w->n = n;
     st = declare(w, path, tensors, root, err);
     if (st == NW_OK) {
-        st = nw_writer_open(&w->file, path, err);
-    }
-    if (st == NW_OK) {
-        st = write_header(w, path, root, alignment, err);
+        st = open_file(w, path, root, alignment, n_done, err);
     }
     if (st == NW_OK) {
         *out = w;
@@ -164,6 +195,21 @@ out:
     json_decref(root);
     nw_st_writer_close(w);
     return st;
+}
+
+nw_status nw_st_writer_open(const char *path, const nw_st_decl *tensors, size_t n,
+                            const char *const *metadata, size_t alignment, nw_st_writer **out,
+                            nw_error *err)
+{
+    return open_writer(path, tensors, n, metadata, alignment, NULL, out, err);
+}
+
+nw_status nw_st_writer_resume(const char *path, const nw_st_decl *tensors, size_t n,
+                              const char *const *metadata, size_t alignment, size_t n_done,
+                              nw_st_writer **out, nw_error *err)
+{
+    assert(n_done <= n);
+    return open_writer(path, tensors, n, metadata, alignment, &n_done, out, err);
 }
 
 /* Steps over tensors that are complete, empty ones included. */
@@ -205,16 +251,28 @@ nw_status nw_st_writer_commit(nw_st_writer *w, nw_error *err)
     return nw_writer_commit(&w->file, err);
 }
 
-void nw_st_writer_close(nw_st_writer *w)
+static void release(nw_st_writer *w)
 {
-    if (w == NULL) {
-        return;
-    }
-    nw_writer_close(&w->file);
     for (size_t i = 0; i < w->n; i++) {
         free(w->names[i]);
     }
     free(w->names);
     free(w->sizes);
     free(w);
+}
+
+void nw_st_writer_close(nw_st_writer *w)
+{
+    if (w != NULL) {
+        nw_writer_close(&w->file);
+        release(w);
+    }
+}
+
+void nw_st_writer_keep(nw_st_writer *w)
+{
+    if (w != NULL) {
+        nw_writer_keep(&w->file);
+        release(w);
+    }
 }

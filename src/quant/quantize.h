@@ -1,5 +1,7 @@
-/* The driver of `narrow quantize`: checks the recipe against all shapes first, then streams each
- * matrix through its method into a native artifact, measuring the error of every tensor.
+/* The driver of `narrow quantize`: finds everything that can be wrong before a weight is read
+ * (preflight.h), then streams each matrix through its method into a native artifact, measuring the
+ * error of every tensor. A run that was killed or stopped leaves what it finished, and the same
+ * command goes on from there, to the same bytes.
  * Memory: a few MiB a thread, whatever the model, and for the methods that use them the statistics
  * of one input with their factor (12 n^2 bytes). Bytes do not depend on the thread count.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -16,6 +18,7 @@ typedef struct {
     const char *out;         /* folder to be made */
     bool replace;            /* an existing folder of that name is replaced */
     bool no_tokenizer;       /* the model has none */
+    bool no_fallback;        /* a method that does not fit its matrix ends the run (quantize.c) */
     unsigned n_threads;      /* 0: nw_cpu_threads */
     bool show_progress;      /* a line on stderr */
     const char *method;      /* of all targets, by name; NULL: as the recipe says */
@@ -24,7 +27,9 @@ typedef struct {
      * and NW_E_CANCELLED. [n] in writing order. */
     bool (*on_resolved)(void *ctx, const nw_recipe_choice *choices, size_t n);
     void *on_resolved_ctx;
-    nw_buf *mistakes; /* NULL, or gets every mistake of the recipe, a line each */
+    nw_buf *mistakes;   /* NULL, or gets every mistake, a line each */
+    size_t *n_taken_up; /* NULL, or gets how many tensors an earlier run had finished */
+    uint64_t disk_bytes, memory_bytes; /* what may be taken; 0: what is free */
 } nw_quantize_options;
 
 /* *summary (may be NULL) gets the manifest; release it with nw_manifest_release. */

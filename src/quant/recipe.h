@@ -47,7 +47,9 @@ typedef struct {
     bool is_vector;
     bool targeted; /* a target named it; otherwise kept */
     nw_panel_type type;
-    nw_method method;      /* rtn where the layout knows no other */
+    nw_method method; /* rtn where the layout knows no other */
+    nw_method asked;  /* what the recipe says */
+    bool widened;     /* asked for as bf16-12, whose panels have no room for its escapes: bf16 */
     uint8_t exponents[16]; /* bf16-12: of the tensor, once its values were read (lossless.h) */
     const char *why;       /* the pattern that decided, or "kept"; borrowed from the recipe */
 } nw_recipe_choice;

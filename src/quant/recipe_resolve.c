@@ -120,9 +120,8 @@ static void choose(const nw_recipe *r, const nw_ckpt_tensor *t, pcre2_match_data
     if (target < r->targets.n) {
         out->targeted = true;
         out->type = r->targets.items[target].type;
-        if (nw_method_knows(r->targets.items[target].method, out->type)) {
-            out->method = r->targets.items[target].method;
-        }
+        out->asked = r->targets.items[target].method;
+        out->method = nw_method_knows(out->asked, out->type) ? out->asked : NW_METHOD_RTN;
         out->why = r->targets.items[target].text;
     }
 }

@@ -1,0 +1,31 @@
+/* The inside of the quantize driver, shared by quantize_open.c (what comes before the first weight is
+ * written) and quantize.c (the writing), and by nothing else.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef NW_QUANT_QUANTIZE_PARTS_H
+#define NW_QUANT_QUANTIZE_PARTS_H
+
+#include "artifact/writer.h"
+#include "base/pool.h"
+#include "base/progress.h"
+#include "quant/input_cache.h"
+#include "quant/quantize.h"
+
+typedef struct {
+    const nw_quantize_options *options;
+    nw_checkpoint *ckpt;
+    nw_recipe *recipe;
+    nw_recipe_choice *choices; /* in writing order: matrices, then vectors */
+    size_t n;
+    nw_pool *pool;
+    nw_artifact_writer *writer;
+    nw_input_cache inputs;
+    json_t *report; /* of the matrices that a method other than rtn made; part of the manifest */
+    nw_progress progress;
+    uint64_t n_done, n_params;
+} nw_quantize_driver;
+
+/* All that can be wrong without reading weights, told together; then the layouts that depend on all
+ * values of a tensor, and the writer. */
+NW_MUST_USE nw_status nw_quantize_open(nw_quantize_driver *d, nw_error *err);
+
+#endif

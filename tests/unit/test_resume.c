@@ -1,0 +1,311 @@
+/* Quantizing goes on where a killed run ended, to the same bytes; what it goes on with is held to its
+ * hashes; another command's unfinished work is refused. And every mistake is told at once.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "artifact/journal.h"
+#include "base/file.h"
+#include "base/signal.h"
+#include "quant/quantize.h"
+#include "table.h"
+#include "tiny_checkpoint.h"
+#include "tmpdir.h"
+
+/* Files are written in blocks of 2 MiB: the first stands, the second is not allowed any more. */
+#define KILL_AT ((rlim_t)3 << 20)
+
+static nw_tmpdir dir;
+
+static const char *in_dir(const char *name)
+{
+    static char paths[4][512];
+    static int i;
+
+    i = (i + 1) % 4;
+    return nw_tmpdir_file(&dir, name, paths[i], sizeof paths[i]);
+}
+
+static void must(nw_status st, const nw_error *err)
+{
+    if (st != NW_OK) {
+        fail_msg("%s", err->message);
+    }
+}
+
+static int setup(void **state)
+{
+    nw_tiny t = nw_tiny_llama();
+
+    (void)state;
+    dir = nw_tmpdir_make();
+    t.config.n_layers = 3;
+    t.config.d_model = 256;
+    t.config.d_head = 64;
+    t.config.d_ff = 1024;
+    t.config.n_vocab = 512;
+    nw_tiny_write(&t, in_dir("model"));
+    t.seed = 2;
+    nw_tiny_write(&t, in_dir("other"));
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    nw_tmpdir_remove(&dir);
+    return 0;
+}
+
+static nw_quantize_options options(const char *model, const char *recipe, const char *out,
+                                   size_t *n_taken_up)
+{
+    return (nw_quantize_options){.source = in_dir(model),
+                                 .recipe = recipe,
+                                 .out = in_dir(out),
+                                 .no_tokenizer = true,
+                                 .n_threads = 2,
+                                 .n_taken_up = n_taken_up};
+}
+
+/* A process that the system kills in the middle of writing. */
+static void killed_run(const char *model, const char *recipe, const char *out)
+{
+    const pid_t child = fork();
+    int how = 0;
+
+    assert_true(child >= 0);
+    if (child == 0) {
+        const struct rlimit small = {.rlim_cur = KILL_AT, .rlim_max = KILL_AT};
+        const struct rlimit none = {0};
+        nw_error err = {0};
+        const nw_quantize_options o = options(model, recipe, out, NULL);
+        (void)setrlimit(RLIMIT_CORE, &none);
+        (void)signal(SIGXFSZ, SIG_DFL);
+        (void)setrlimit(RLIMIT_FSIZE, &small);
+        _exit(nw_quantize(&o, NULL, &err) == NW_OK ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFSIGNALED(how));
+}
+
+/* The partial folder of `out`, and a file in it. */
+static char *left_file(const char *out, const char *name)
+{
+    static char path[1024];
+    const size_t n = strlen(out);
+    DIR *d = opendir(dir.path);
+
+    path[0] = '\0';
+    for (const struct dirent *e = NULL; d != NULL && (e = readdir(d)) != NULL;) {
+        if (strncmp(e->d_name, out, n) == 0 && strncmp(e->d_name + n, ".partial-", 9) == 0) {
+            (void)snprintf(path, sizeof path, "%s/%.200s/%s", dir.path, e->d_name, name);
+        }
+    }
+    if (d != NULL) {
+        (void)closedir(d);
+    }
+    assert_int_not_equal(path[0], '\0');
+    return path;
+}
+
+static void assert_same_file(const char *a, const char *b, const char *name)
+{
+    char pa[512];
+    char pb[512];
+    nw_error err = {0};
+    nw_digest da;
+    nw_digest db;
+
+    (void)snprintf(pa, sizeof pa, "%s/%s/%s", dir.path, a, name);
+    (void)snprintf(pb, sizeof pb, "%s/%s/%s", dir.path, b, name);
+    must(nw_digest_file(pa, &da, &err), &err);
+    must(nw_digest_file(pb, &db, &err), &err);
+    assert_string_equal(da.hex, db.hex);
+}
+
+static void assert_same_result(const char *a, const char *b)
+{
+    assert_same_file(a, b, "model.safetensors");
+    assert_same_file(a, b, "manifest.json");
+    assert_same_file(a, b, "config.json");
+}
+
+static void a_killed_run_is_gone_on_with_to_the_same_bytes(void **state)
+{
+    static const char *const recipes[] = {"bf16", "int8-w8a8", "bf16-12"};
+    char names[2][16];
+    nw_error err = {0};
+
+    (void)state;
+    for (size_t i = 0; i < NW_COUNT(recipes); i++) {
+        size_t n_taken_up = 0;
+        (void)snprintf(names[0], sizeof names[0], "whole%zu", i);
+        (void)snprintf(names[1], sizeof names[1], "killed%zu", i);
+        nw_quantize_options o = options("model", recipes[i], names[0], &n_taken_up);
+        must(nw_quantize(&o, NULL, &err), &err);
+        assert_int_equal(n_taken_up, 0);
+        killed_run("model", recipes[i], names[1]);
+        o = options("model", recipes[i], names[1], &n_taken_up);
+        o.n_threads = 1;
+        const int before = nw_tmpdir_count(&dir);
+        must(nw_quantize(&o, NULL, &err), &err);
+        assert_true(n_taken_up > 0);
+        assert_int_equal(nw_tmpdir_count(&dir), before); /* the partial folder got the name */
+        assert_same_result(names[0], names[1]);
+        assert_false(nw_file_exists(in_dir("killed0/" NW_JOURNAL_NAME)));
+    }
+}
+
+/* A changed byte in what stands, a journal whose last line is cut: only what is right is kept. */
+static void damage_in_what_stands_is_found_and_made_again(void **state)
+{
+    nw_error err = {0};
+    size_t n_whole = 0;
+    size_t n_damaged = 0;
+    size_t n_cut = 0;
+    nw_quantize_options o = options("model", "bf16", "sound", &n_whole);
+
+    (void)state;
+    must(nw_quantize(&o, NULL, &err), &err);
+    killed_run("model", "bf16", "hurt");
+    FILE *fp = fopen(left_file("hurt", "model.safetensors.part"), "r+b");
+    assert_non_null(fp);
+    assert_int_equal(fseek(fp, (long)1 << 20, SEEK_SET), 0);
+    (void)fputc(0x5A, fp);
+    assert_int_equal(fclose(fp), 0);
+    o = options("model", "bf16", "hurt", &n_damaged);
+    must(nw_quantize(&o, NULL, &err), &err);
+    assert_same_result("sound", "hurt");
+
+    killed_run("model", "bf16", "cut");
+    char *text = NULL;
+    size_t n = 0;
+    must(nw_file_read(left_file("cut", NW_JOURNAL_NAME), 1 << 20, &text, &n, &err), &err);
+    /* the middle of the third line: the head and one tensor are whole */
+    const char *second = strchr(strchr(text, '\n') + 1, '\n') + 1;
+    must(nw_file_write(left_file("cut", NW_JOURNAL_NAME), text, (size_t)(second - text) + 40, &err),
+         &err);
+    free(text);
+    o = options("model", "bf16", "cut", &n_cut);
+    must(nw_quantize(&o, NULL, &err), &err);
+    assert_int_equal(n_cut, 1);
+    assert_same_result("sound", "cut");
+
+    killed_run("model", "bf16", "clean");
+    o = options("model", "bf16", "clean", &n_whole);
+    must(nw_quantize(&o, NULL, &err), &err);
+    assert_true(n_damaged < n_whole);
+    assert_same_result("sound", "clean");
+}
+
+static void other_work_is_refused_in_one_sentence_and_replaced_when_asked(void **state)
+{
+    nw_error err = {0};
+    size_t n_taken_up = 7;
+    nw_quantize_options o = options("model", "int8-w8a8", "mine", &n_taken_up);
+
+    (void)state;
+    killed_run("model", "bf16", "mine");
+    assert_int_equal(nw_quantize(&o, NULL, &err), NW_E_FORMAT);
+    assert_non_null(strstr(err.message, "unfinished result of another recipe"));
+    assert_non_null(strstr(err.message, "--force"));
+    assert_null(strchr(err.message, '\n'));
+    o = options("other", "bf16", "mine", &n_taken_up);
+    assert_int_equal(nw_quantize(&o, NULL, &err), NW_E_FORMAT);
+    assert_non_null(strstr(err.message, "unfinished result of another source"));
+    o.replace = true;
+    must(nw_quantize(&o, NULL, &err), &err);
+    assert_int_equal(n_taken_up, 0);
+}
+
+/* A stopped run leaves what an earlier one finished. */
+static void a_stopped_run_keeps_what_stands(void **state)
+{
+    nw_error err = {0};
+    size_t n_taken_up = 0;
+    const nw_quantize_options o = options("model", "bf16", "stopped", &n_taken_up);
+    int how = 0;
+
+    (void)state;
+    killed_run("model", "bf16", "stopped");
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        nw_stop_request();
+        _exit(nw_quantize(&o, NULL, &err) == NW_E_CANCELLED ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_int_equal(how, 0);
+    must(nw_quantize(&o, NULL, &err), &err);
+    assert_true(n_taken_up > 0);
+}
+
+/* Recipe, calibration, folder, disk and memory: five kinds of mistake in one message. */
+static void every_mistake_is_told_at_once(void **state)
+{
+    static const char recipe[] = "name: bad\n"
+                                 "method: gptq\n"
+                                 "targets:\n"
+                                 "  - {match: '.*mlp.*', weights: int4-g128}\n"
+                                 "  - {match: 'nothing', weights: int8}\n";
+    nw_error err = {0};
+    nw_buf all;
+    char path[512];
+
+    (void)state;
+    nw_buf_init(&all, 1 << 16);
+    nw_quantize_options o =
+        options("model", nw_tmpdir_put(&dir, "bad.yaml", recipe, strlen(recipe), path, sizeof path),
+                "model", NULL);
+    o.out = dir.path;
+    o.mistakes = &all;
+    assert_int_not_equal(nw_quantize(&o, NULL, &err), NW_OK);
+    assert_non_null(strstr(err.message, "things are wrong"));
+    assert_non_null(strstr(all.data, "'nothing' matches no matrix"));
+    assert_non_null(strstr(all.data, "needs calibration statistics"));
+    assert_non_null(strstr(all.data, "exists and is not empty"));
+    all.len = 0;
+    err = (nw_error){0};
+    o = options("model", "bf16", "room", NULL);
+    o.mistakes = &all;
+    o.disk_bytes = 1000;
+    o.memory_bytes = 1000;
+    assert_int_not_equal(nw_quantize(&o, NULL, &err), NW_OK);
+    assert_non_null(strstr(all.data, "GB of disk"));
+    assert_non_null(strstr(all.data, "GB of memory"));
+    assert_false(nw_file_exists(in_dir("room")));
+    nw_buf_release(&all);
+}
+
+static void no_fallback_refuses_a_method_that_a_layout_does_not_know(void **state)
+{
+    nw_error err = {0};
+    nw_quantize_options o = options("model", "fp8-e4m3", "fell", NULL);
+    nw_manifest m = {0};
+
+    (void)state;
+    o.method = "refit";
+    o.no_fallback = true;
+    assert_int_equal(nw_quantize(&o, NULL, &err), NW_E_FORMAT);
+    assert_non_null(strstr(err.message, "method refit does not know layout fp8-e4m3"));
+    o.no_fallback = false;
+    must(nw_quantize(&o, &m, &err), &err);
+    assert_int_equal(json_array_size(json_object_get(m.recipe, "substituted")), 21);
+    nw_manifest_release(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_killed_run_is_gone_on_with_to_the_same_bytes),
+        cmocka_unit_test(damage_in_what_stands_is_found_and_made_again),
+        cmocka_unit_test(other_work_is_refused_in_one_sentence_and_replaced_when_asked),
+        cmocka_unit_test(a_stopped_run_keeps_what_stands),
+        cmocka_unit_test(every_mistake_is_told_at_once),
+        cmocka_unit_test(no_fallback_refuses_a_method_that_a_layout_does_not_know),
+    };
+    return cmocka_run_group_tests_name("resume", tests, setup, teardown);
+}
