@@ -16,32 +16,13 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "model/arch.h"
-#include "model/names.h"
-#include "model/safetensors.h"
-#include "model/sources.h"
+#include "model/checkpoint_parts.h"
 
 #define GLOBAL_ROLES ((size_t)NW_ROLE_ATTN_NORM) /* roles without a layer come first */
 #define LAYER_ROLES  ((size_t)NW_ROLE_COUNT - GLOBAL_ROLES)
 #define NAMES_SHOWN  5
 #define NAME_BYTES   128
 #define SHOW         96
-
-struct nw_checkpoint {
-    nw_ckpt_kind kind;
-    char *path;
-    nw_model_config config;
-    nw_gguf *gguf;
-    nw_safetensors *st;
-    nw_file file; /* of a llama2.c checkpoint */
-    nw_llama2c llama2c;
-    nw_ckpt_tensor *slots; /* GLOBAL_ROLES, then LAYER_ROLES a layer; name == NULL: empty */
-    size_t n_slots;
-    const nw_ckpt_tensor **list; /* the full slots in the order of the header */
-    size_t n_list, n_ignored;
-    size_t n_warned; /* ignored, and not expected to be there */
-    const char *first_unused;
-    nw_names names; /* HF names of GGUF tensors */
-};
 
 /* A tensor as its file gives it; dims in C order. */
 typedef struct {

@@ -62,6 +62,14 @@ typedef struct {
 
 typedef struct nw_checkpoint nw_checkpoint;
 
+/* Changes rows [row0, row0 + n_rows) of t in place, rows [n_rows][t->n_cols]; called by several
+ * threads at a time. */
+typedef struct {
+    nw_status (*fn)(void *ctx, const nw_ckpt_tensor *t, uint32_t row0, uint32_t n_rows, float *rows,
+                    nw_error *err);
+    void *ctx;
+} nw_ckpt_edit;
+
 /* path: a .gguf file (any shard), a .safetensors file or its folder, a llama2.c .bin. */
 NW_MUST_USE nw_status nw_checkpoint_open(const char *path, nw_checkpoint **out, nw_error *err);
 void nw_checkpoint_close(nw_checkpoint *c);
@@ -95,6 +103,17 @@ const uint8_t *nw_checkpoint_row(const nw_ckpt_tensor *t, uint32_t row);
 NW_MUST_USE nw_status nw_checkpoint_read_raw(const nw_checkpoint *c, const nw_ckpt_tensor *t,
                                              uint32_t row0, uint32_t n_rows, uint8_t *dst,
                                              nw_error *err);
+
+/* From here on nw_checkpoint_read_f32 passes what it read through `edit`, and the raw readers have no
+ * meaning. Not while others read. nw_checkpoint_read_plain_f32 still gives the file's values. */
+void nw_checkpoint_set_edit(nw_checkpoint *c, nw_ckpt_edit edit);
+const nw_ckpt_edit *nw_checkpoint_edit(const nw_checkpoint *c);
+NW_MUST_USE nw_status nw_checkpoint_read_plain_f32(const nw_checkpoint *c, const nw_ckpt_tensor *t,
+                                                   uint32_t row0, uint32_t n_rows, float *dst,
+                                                   nw_error *err);
+/* Gives a tied model a head of its own, the last tensor, with the embedding's values: for edits that
+ * treat the two differently. */
+void nw_checkpoint_untie(nw_checkpoint *c);
 
 /* SHA-256 of the files that hold tensors: of the file itself when it is one (what sha256sum
  * prints), else of the lines "<hex>  <file name>\n" in shard order. Reads every byte. */

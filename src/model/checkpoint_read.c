@@ -45,6 +45,15 @@ static nw_status check_rows(const nw_checkpoint *c, const nw_ckpt_tensor *t, uin
 nw_status nw_checkpoint_read_f32(const nw_checkpoint *c, const nw_ckpt_tensor *t, uint32_t row0,
                                  uint32_t n_rows, float *dst, nw_error *err)
 {
+    const nw_ckpt_edit *edit = nw_checkpoint_edit(c);
+    const nw_status st = nw_checkpoint_read_plain_f32(c, t, row0, n_rows, dst, err);
+
+    return st == NW_OK && edit->fn != NULL ? edit->fn(edit->ctx, t, row0, n_rows, dst, err) : st;
+}
+
+nw_status nw_checkpoint_read_plain_f32(const nw_checkpoint *c, const nw_ckpt_tensor *t,
+                                       uint32_t row0, uint32_t n_rows, float *dst, nw_error *err)
+{
     const nw_format *f = nw_format_get(t->format);
     const nw_status st = check_rows(c, t, row0, n_rows, err);
 

@@ -15,11 +15,12 @@
 #include "base/pool.h"
 #include "quant/hf_writer.h"
 #include "quant/logits_probe.h"
+#include "quant/offgrid.h"
 
 typedef struct {
     const nw_convert_options *options;
     nw_checkpoint *ckpt;
-    nw_offgrid *factors;
+    nw_transform *factors;
     nw_pool *pool;
     nw_folder out, scratch;
     nw_digest source;
@@ -57,7 +58,6 @@ static nw_status write_model(driver *d, const char *dir, nw_format_id dtype, boo
 {
     const nw_convert_options *o = d->options;
     const nw_hf_job job = {.ckpt = d->ckpt,
-                           .factors = d->factors,
                            .dtype = dtype,
                            .dir = dir,
                            .shard_bytes =
@@ -208,6 +208,9 @@ static nw_status open_all(driver *d, nw_error *err)
     if (st == NW_OK && o->off_grid) {
         st = nw_offgrid_new(nw_checkpoint_config(d->ckpt), o->seed, &d->factors, err);
     }
+    if (st == NW_OK && o->off_grid) {
+        nw_checkpoint_set_edit(d->ckpt, (nw_ckpt_edit){nw_transform_edit, d->factors});
+    }
     if (st == NW_OK) {
         st = nw_folder_open(&d->out, o->out, o->replace, err);
     }
@@ -237,8 +240,8 @@ nw_status nw_convert(const nw_convert_options *o, nw_convert_report *report, nw_
     nw_folder_close(&d.scratch);
     nw_folder_close(&d.out);
     nw_pool_close(d.pool);
-    nw_offgrid_free(d.factors);
     nw_checkpoint_close(d.ckpt);
+    nw_transform_free(d.factors);
     if (st == NW_OK) {
         *report = d.report;
     } else {

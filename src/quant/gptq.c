@@ -7,8 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "formats/half.h"
-
 #define BLOCK 64u /* columns whose updates of later ones are delayed into one product */
 
 /* Columns of the largest group that polishing changes as one. */
@@ -197,7 +195,7 @@ static void solve_step(const group_state *s, const step_form *f, nw_grid_fit *ne
         ok = ok && isfinite(ds);
         scale[r] = s->fit->scale[r] + (ok ? ds : 0);
         if (both) { /* the best minimum for the scale as it will be stored */
-            const float stored = nw_f16_to_f32(nw_f16_from_f32(scale[r]));
+            const float stored = nw_grid_store_scale(s->rows->grid, scale[r]);
             dm = (f->g1[r] - (stored - s->fit->scale[r]) * f->hu1[r]) / f->h11;
         }
         offset[r] = s->fit->offset[r] + (isfinite(dm) ? dm : 0);

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "formats/half.h"
+#include "quant/rtn.h"
 
 /* Steps of the search: fractions of the scale that the extent of the group asks for. Below 0.6
  * clipping costs more than finer steps gain; above 1 the refit takes over. */
@@ -44,9 +44,9 @@ static float inverse(float s)
     return isfinite(inv) ? inv : 0;
 }
 
-bool nw_grid_of(nw_panel_type type, uint32_t n_cols, nw_grid *out)
+bool nw_grid_of(nw_panel_type type, bool bf16_scale, uint32_t n_cols, nw_grid *out)
 {
-    nw_grid g = {.group = type.group > 0 ? type.group : n_cols};
+    nw_grid g = {.group = type.group > 0 ? type.group : n_cols, .bf16_scale = bf16_scale};
 
     if (type.two_level) {
         return false;
@@ -81,10 +81,18 @@ static float to_f16(float x)
     return nw_f16_to_f32(nw_f16_from_f32(x));
 }
 
+float nw_grid_store_scale(const nw_grid *g, float scale)
+{
+    if (g->f32_scale) {
+        return g->bf16_scale ? nw_bf16_to_f32(nw_bf16_from_f32(scale)) : scale;
+    }
+    return nw_scale_store(scale, g->bf16_scale);
+}
+
 void nw_grid_store(const nw_grid *g, const float *scale, const float *offset, nw_grid_fit *fit)
 {
     for (uint32_t r = 0; r < NW_LANES; r++) {
-        const float s = g->f32_scale ? scale[r] : to_f16(scale[r]);
+        const float s = nw_grid_store_scale(g, scale[r]);
         fit->scale[r] = s;
         fit->offset[r] = g->kind == NW_GRID_MIN ? to_f16(offset[r]) : -(s * fit->zero[r]);
     }
@@ -127,7 +135,7 @@ static void refit(const nw_grid *g, const float *tile, const float *h, uint32_t 
         /* a denominator that is all rounding says that the codes are all the same */
         const bool ok = den > 1e-6F * (both ? sh * suu[r] : suu[r]) && isfinite(s);
         scale[r] = ok ? s : fit->scale[r];
-        const float stored = g->f32_scale ? scale[r] : to_f16(scale[r]);
+        const float stored = nw_grid_store_scale(g, scale[r]);
         offset[r] = ok ? (sw[r] - stored * su[r]) / sh : fit->offset[r];
     }
     nw_grid_store(g, scale, offset, fit);

@@ -27,13 +27,14 @@ typedef enum {
 
 typedef struct {
     nw_grid_kind kind;
-    float lo, hi;   /* codes */
-    bool f32_scale; /* otherwise FP16 */
-    uint32_t group; /* columns that share a scale; a whole row where the layout has none */
+    float lo, hi;    /* codes */
+    bool f32_scale;  /* otherwise FP16 */
+    bool bf16_scale; /* of either: only BF16 values */
+    uint32_t group;  /* columns that share a scale; a whole row where the layout has none */
 } nw_grid;
 
 /* False for layouts that are no such grid (floats, FP4, two-level scales). */
-NW_MUST_USE bool nw_grid_of(nw_panel_type type, uint32_t n_cols, nw_grid *out);
+NW_MUST_USE bool nw_grid_of(nw_panel_type type, bool bf16_scale, uint32_t n_cols, nw_grid *out);
 
 /* Scale and offset of one group of 16 rows; `zero` is the code that stands for 0 (zero points). */
 typedef struct {
@@ -44,6 +45,8 @@ typedef struct {
 void nw_grid_encode(const nw_grid *g, const nw_grid_fit *fit, const float *w, float *code,
                     float *value);
 
+/* A wanted scale as it will be stored. */
+float nw_grid_store_scale(const nw_grid *g, float scale);
 /* Rounds a wanted scale and offset to ones that can be stored: offset is used by NW_GRID_MIN alone,
  * other kinds derive it from fit->zero. */
 void nw_grid_store(const nw_grid *g, const float *scale, const float *offset, nw_grid_fit *fit);

@@ -76,9 +76,6 @@ static void convert_piece(void *ctx, size_t item, unsigned worker)
         nw_checkpoint_read_f32(b->job->ckpt, t, b->row0 + r0, n_rows, b->rows + first, &err);
 
     (void)worker;
-    if (st == NW_OK && b->job->factors != NULL) {
-        nw_offgrid_apply(b->job->factors, t, b->row0 + r0, n_rows, b->rows + first);
-    }
     for (size_t i = 0; st == NW_OK && i < n; i++) {
         if (!isfinite(b->rows[first + i])) {
             st = nw_fail(&err, NW_E_FORMAT, "tensor '%s' has a value that is not finite in row %zu",

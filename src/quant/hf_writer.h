@@ -1,16 +1,15 @@
-/* Weights of a checkpoint into the safetensors of a Hugging Face folder, in BF16 or F32, in one file
- * or in shards with their index; rescaled on the way when factors are given.
+/* Weights of a checkpoint, as it reads (nw_checkpoint_set_edit), into the safetensors of a Hugging Face
+ * folder, in BF16 or F32, in one file or in shards with their index.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NW_QUANT_HF_WRITER_H
 #define NW_QUANT_HF_WRITER_H
 
 #include "artifact/manifest.h"
 #include "base/pool.h"
-#include "quant/offgrid.h"
+#include "model/checkpoint.h"
 
 typedef struct {
     const nw_checkpoint *ckpt;
-    const nw_offgrid *factors; /* NULL: as they are */
     nw_format_id dtype;
     const char *dir;
     uint64_t shard_bytes;

@@ -64,13 +64,13 @@ bool nw_method_needs_factor(nw_method m)
 bool nw_method_knows(nw_method m, nw_panel_type type)
 {
     nw_grid g;
-    return m == NW_METHOD_RTN || nw_grid_of(type, 1, &g);
+    return m == NW_METHOD_RTN || nw_grid_of(type, false, 1, &g);
 }
 
 bool nw_method_writes(nw_panel_type type)
 {
     nw_grid g;
-    return nw_rtn_writes(type) || type.kind == NW_PANEL_BF16_12 || nw_grid_of(type, 1, &g);
+    return nw_rtn_writes(type) || type.kind == NW_PANEL_BF16_12 || nw_grid_of(type, false, 1, &g);
 }
 
 /* What is done where m is asked for. */
@@ -158,8 +158,10 @@ bool nw_method_pack_panel(const nw_method_job *j, const float *rows, uint32_t n_
     uint8_t *p = scratch;
 
     *out = (nw_output_error){0};
-    if (effective(j->method, j->type) == NW_METHOD_RTN || !nw_grid_of(j->type, n_cols, &grid)) {
-        return nw_rtn_pack_panel(j->type, j->rule, rows, n_rows, n_cols, panel, scratch, bad_row);
+    if (effective(j->method, j->type) == NW_METHOD_RTN ||
+        !nw_grid_of(j->type, j->scales.bf16, n_cols, &grid)) {
+        return nw_rtn_pack_panel(j->type, &j->scales, rows, n_rows, n_cols, panel, scratch,
+                                 bad_row);
     }
     float *tiles[4];
     for (int i = 0; i < 4; i++) {

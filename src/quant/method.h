@@ -39,7 +39,7 @@ const char *nw_method_text(nw_method m, nw_panel_type type, nw_scale_rule rule);
 typedef struct {
     nw_method method;
     nw_panel_type type;
-    nw_scale_rule rule;  /* of rtn */
+    nw_scales scales;    /* the rule is of rtn */
     const nw_hessian *h; /* of the matrix's input; NULL where the method needs none */
     uint32_t n_cols;
 } nw_method_job;

@@ -120,9 +120,10 @@ static nw_status job_open(const nw_quantize_driver *d, const nw_recipe_choice *c
                        .choice = choice,
                        .method = {.method = choice->method,
                                   .type = choice->type,
-                                  .rule = nw_recipe_scale_rule(d->recipe),
+                                  .scales = nw_recipe_scales(d->recipe),
                                   .h = h,
                                   .n_cols = t->n_cols}};
+    job->method.scales.absmax = choice->absmax;
     job->scratch_bytes = choice->type.kind == NW_PANEL_BF16_12
                              ? (size_t)NW_PANEL_ROWS * t->n_cols * sizeof(uint16_t)
                              : nw_method_scratch_bytes(&job->method);

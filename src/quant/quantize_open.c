@@ -12,6 +12,7 @@
 #include "quant/lossless.h"
 #include "quant/preflight.h"
 #include "quant/quantize_parts.h"
+#include "quant/tensor_scale.h"
 
 /* Matrices first: their sizes are multiples of 64 bytes, those of vectors are not. The embedding
  * stays first among them, and a tied one is in the list once. */
@@ -139,10 +140,13 @@ static char *rule_text(const nw_quantize_driver *d)
     (void)nw_buf_puts(&b, "");
     for (size_t i = 0; i < d->n; i++) {
         const nw_recipe_choice *ch = &d->choices[i];
-        const char *text = nw_method_text(ch->method, ch->type, nw_recipe_scale_rule(d->recipe));
+        const char *text = nw_method_text(ch->method, ch->type, nw_recipe_scales(d->recipe).rule);
         if (ch->targeted && text[0] != '\0' && (b.len == 0 || strstr(b.data, text) == NULL)) {
             (void)nw_buf_printf(&b, "%s%s", b.len > 0 ? "; " : "", text);
         }
+    }
+    if (b.len > 0 && nw_recipe_scales(d->recipe).bf16) {
+        (void)nw_buf_puts(&b, "; INT4 and INT8 scales are BF16 values");
     }
     if (b.failed) {
         nw_buf_release(&b);
@@ -209,7 +213,7 @@ static void note_substituted(const nw_quantize_driver *d, json_t *recipe)
                 list, json_pack("{s:s, s:s, s:s}", "name", ch->tensor->name, "asked",
                                 nw_method_name(ch->asked), "used",
                                 nw_method_text(ch->method, ch->type,
-                                               nw_recipe_scale_rule(d->recipe))[0] != '\0'
+                                               nw_recipe_scales(d->recipe).rule)[0] != '\0'
                                     ? nw_method_name(ch->method)
                                     : nw_panel_name(ch->type, type)));
         }
@@ -247,9 +251,10 @@ static nw_status fill_manifest(nw_quantize_driver *d, nw_manifest *m, nw_error *
 }
 
 /* The layouts that depend on all values of a tensor. */
-static nw_status plan_lossless(nw_quantize_driver *d, nw_error *err)
+static nw_status plan_tensors(nw_quantize_driver *d, nw_error *err)
 {
-    nw_status st = NW_OK;
+    nw_status st = nw_tensor_scale_plan(d->ckpt, nw_recipe_scales(d->recipe).rule, d->choices, d->n,
+                                        d->pool, err);
 
     for (size_t i = 0; st == NW_OK && i < d->n; i++) {
         nw_recipe_choice *ch = &d->choices[i];
@@ -289,6 +294,6 @@ nw_status nw_quantize_open(nw_quantize_driver *d, nw_error *err)
 {
     nw_status st = open_all(d, err);
 
-    st = st == NW_OK ? plan_lossless(d, err) : st;
+    st = st == NW_OK ? plan_tensors(d, err) : st;
     return st == NW_OK ? open_writer(d, err) : st;
 }

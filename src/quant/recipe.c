@@ -34,6 +34,8 @@
         .kind = NW_PANEL_INT4, .group = (g), .min = true \
     }
 
+const char *const nw_scale_rules[NW_SCALE_RULES] = {"search", "absmax", "tensor"};
+
 static const struct builtin {
     const char *name;
     nw_panel_type type;
@@ -117,7 +119,7 @@ static nw_status open_builtin(const struct builtin *b, nw_recipe *r, nw_error *e
         return nw_fail(err, NW_E_NOMEM, "no memory for recipe '%s'", b->name);
     }
     r->a8 = b->a8;
-    r->rule = NW_SCALE_SEARCH;
+    r->scales.rule = NW_SCALE_SEARCH;
     r->keep = b->type.kind == NW_PANEL_BF16_12 ? b->type : (nw_panel_type)BF16;
     return nw_recipe_pattern_add(r, &r->targets, b->name, LINEARS, b->type, err);
 }
@@ -191,9 +193,9 @@ bool nw_recipe_a8(const nw_recipe *r)
     return r->a8;
 }
 
-nw_scale_rule nw_recipe_scale_rule(const nw_recipe *r)
+nw_scales nw_recipe_scales(const nw_recipe *r)
 {
-    return r->rule;
+    return r->scales;
 }
 
 const char *nw_recipe_calibration(const nw_recipe *r)

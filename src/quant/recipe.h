@@ -2,7 +2,9 @@
  *
  *     name: attention-int8            # optional; the file's name otherwise
  *     activations: a16                # a16 | a8 (int8 per token in quantized matrices)
- *     scale: search                   # search | absmax: how INT4 scales are chosen
+ *     scale: search                   # search | absmax: how INT4 and FP4 scales are chosen; tensor:
+ *                                     # absmax, and one scale a tensor for INT8 and FP8 by rows
+ *     scale_dtype: fp16               # fp16 | bf16: what scales of INT4 and INT8 may be
  *     method: gptq-refit              # how codes are chosen (method.h); rtn by default
  *     calibration: stats              # folder of `narrow calibrate`, for the methods that need it
  *     targets:                        # the first that matches a tensor decides
@@ -32,7 +34,7 @@ void nw_recipe_close(nw_recipe *r);
 
 const char *nw_recipe_name(const nw_recipe *r);
 bool nw_recipe_a8(const nw_recipe *r);
-nw_scale_rule nw_recipe_scale_rule(const nw_recipe *r);
+nw_scales nw_recipe_scales(const nw_recipe *r);        /* absmax is 0 */
 const char *nw_recipe_calibration(const nw_recipe *r); /* NULL: none is named */
 /* The command line's word in place of the recipe's: the method of all targets, the folder of
  * statistics (copied; NULL leaves it). */
@@ -51,6 +53,7 @@ typedef struct {
     nw_method asked;  /* what the recipe says */
     bool widened;     /* asked for as bf16-12, whose panels have no room for its escapes: bf16 */
     uint8_t exponents[16]; /* bf16-12: of the tensor, once its values were read (lossless.h) */
+    float absmax;          /* nvfp4, scale tensor: once values were read (tensor_scale.h) */
     const char *why;       /* the pattern that decided, or "kept"; borrowed from the recipe */
 } nw_recipe_choice;
 

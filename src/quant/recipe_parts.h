@@ -22,11 +22,14 @@ typedef struct {
     size_t n;
 } nw_recipe_list;
 
+/* Words of `scale`, by nw_scale_rule. */
+extern const char *const nw_scale_rules[NW_SCALE_RULES];
+
 struct nw_recipe {
     nw_arena arena;
     const char *name;
     bool a8;
-    nw_scale_rule rule;
+    nw_scales scales;
     nw_panel_type keep;
     nw_method method;        /* of targets that name none */
     const char *calibration; /* NULL: none */

@@ -33,7 +33,7 @@ static void mistake(reader *rd, const char *pointer, const char *fmt, ...)
 
 static void read_keys(reader *rd, const json_t *root)
 {
-    static const char *const known[] = {"name",   "activations", "scale",  "targets",
+    static const char *const known[] = {"name",   "activations", "scale",  "scale_dtype", "targets",
                                         "ignore", "keep",        "method", "calibration"};
     const char *key = NULL;
     json_t *value = NULL;
@@ -48,31 +48,40 @@ static void read_keys(reader *rd, const json_t *root)
         if (i == NW_COUNT(known)) {
             (void)snprintf(pointer, sizeof pointer, "/%.100s", key);
             mistake(rd, pointer,
-                    "unknown key '%.60s' (known: name activations scale method calibration "
-                    "targets ignore keep)",
+                    "unknown key '%.60s' (known: name activations scale scale_dtype method "
+                    "calibration targets ignore keep)",
                     key);
         }
     }
 }
 
-/* One of two words; `first` where the key is absent. Returns whether it is the second. */
-static bool read_choice(reader *rd, const json_t *root, const char *key, const char *first,
-                        const char *second)
+/* One of the words, by its place; 0 where the key is absent. */
+static size_t read_word(reader *rd, const json_t *root, const char *key, const char *const *words,
+                        size_t n)
 {
     const json_t *v = json_object_get(root, key);
     const char *s = json_string_value(v);
     char pointer[64];
+    char known[128] = "";
+    size_t len = 0;
 
-    if (v == NULL || (s != NULL && strcmp(s, first) == 0)) {
-        return false;
-    }
-    if (s != NULL && strcmp(s, second) == 0) {
-        return true;
+    for (size_t i = 0; i < n; i++) {
+        if (v == NULL || (s != NULL && strcmp(s, words[i]) == 0)) {
+            return i;
+        }
+        len += (size_t)snprintf(known + len, sizeof known - len, "%s%s", i > 0 ? " or " : "",
+                                words[i]);
     }
     (void)snprintf(pointer, sizeof pointer, "/%s", key);
-    mistake(rd, pointer, "'%s' is '%.60s', must be %s or %s", key, s != NULL ? s : "not a word",
-            first, second);
-    return false;
+    mistake(rd, pointer, "'%s' is '%.60s', must be %s", key, s != NULL ? s : "not a word", known);
+    return 0;
+}
+
+/* One of two words; whether it is the second. */
+static bool read_choice(reader *rd, const json_t *root, const char *key, const char *first,
+                        const char *second)
+{
+    return read_word(rd, root, key, (const char *const[]){first, second}, 2) == 1;
 }
 
 static void add_pattern(reader *rd, nw_recipe_list *list, const char *pointer, const char *text,
@@ -211,8 +220,8 @@ nw_status nw_recipe_load_yaml(const char *path, nw_recipe *r, nw_error *err)
     read_keys(&rd, root);
     r->name = name_of(r, path, root);
     r->a8 = read_choice(&rd, root, "activations", "a16", "a8");
-    r->rule =
-        read_choice(&rd, root, "scale", "search", "absmax") ? NW_SCALE_ABSMAX : NW_SCALE_SEARCH;
+    r->scales.rule = (nw_scale_rule)read_word(&rd, root, "scale", nw_scale_rules, NW_SCALE_RULES);
+    r->scales.bf16 = read_choice(&rd, root, "scale_dtype", "fp16", "bf16");
     r->keep = (nw_panel_type){
         .kind = read_choice(&rd, root, "keep", "bf16", "f32") ? NW_PANEL_F32 : NW_PANEL_BF16};
     r->method = read_method(&rd, root, "/method", NW_METHOD_RTN);

@@ -8,7 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "formats/half.h"
 #include "quant/rtn_float.h"
 
 #define LANES 16
@@ -113,26 +112,21 @@ static void extent(const float *tile, uint32_t n_cols, float *lo, float *hi, flo
     }
 }
 
-static float to_f16(float x)
-{
-    return nw_f16_to_f32(nw_f16_from_f32(x));
-}
-
 /* Symmetric: the peak at code 0 (step peak / -8), then fractions of that step, of either sign. */
-static void fit_symmetric(const float *tile, uint32_t n_cols, const float *peak, bool search,
+static void fit_symmetric(const float *tile, uint32_t n_cols, const float *peak, const nw_scales *s,
                           lane_fit *best)
 {
     lane_fit fit;
 
     for (int r = 0; r < LANES; r++) {
-        best->scale[r] = to_f16(peak[r] / -8);
+        best->scale[r] = nw_scale_store(peak[r] / -8, s->bf16);
         best->zero[r] = fit.zero[r] = 8;
     }
     measure(tile, n_cols, best);
-    for (int i = 0; search && i < 2 * NW_RTN_CANDIDATES; i++) {
+    for (int i = 0; s->rule == NW_SCALE_SEARCH && i < 2 * NW_RTN_CANDIDATES; i++) {
         const float f = fraction(i / 2) * (i % 2 == 0 ? -1.0F : 1.0F);
         for (int r = 0; r < LANES; r++) {
-            fit.scale[r] = to_f16(peak[r] / 8 * f);
+            fit.scale[r] = nw_scale_store(peak[r] / 8 * f, s->bf16);
         }
         measure(tile, n_cols, &fit);
         keep_better(best, &fit);
@@ -143,18 +137,18 @@ static void fit_symmetric(const float *tile, uint32_t n_cols, const float *peak,
  * tried with the zero point that lo asks for and with its two neighbours, since a shorter range may
  * give up either end. */
 static void fit_zero_point(const float *tile, uint32_t n_cols, const float *lo, const float *hi,
-                           bool search, lane_fit *best)
+                           const nw_scales *s, lane_fit *best)
 {
     lane_fit fit;
 
     for (int r = 0; r < LANES; r++) {
-        best->scale[r] = to_f16((hi[r] - lo[r]) / 15);
+        best->scale[r] = nw_scale_store((hi[r] - lo[r]) / 15, s->bf16);
         best->zero[r] = code_of(-lo[r], inverse(best->scale[r]), 0);
     }
     measure(tile, n_cols, best);
-    for (int i = 0; search && i < 3 * NW_RTN_CANDIDATES; i++) {
+    for (int i = 0; s->rule == NW_SCALE_SEARCH && i < 3 * NW_RTN_CANDIDATES; i++) {
         for (int r = 0; r < LANES; r++) {
-            fit.scale[r] = to_f16((hi[r] - lo[r]) / 15 * fraction(i / 3));
+            fit.scale[r] = nw_scale_store((hi[r] - lo[r]) / 15 * fraction(i / 3), s->bf16);
             const float mid = code_of(-lo[r] * fraction(i / 3), inverse(fit.scale[r]), 0);
             fit.zero[r] = lane_min(lane_max(mid + (float)(i % 3 - 1), 0), 15);
         }
@@ -198,11 +192,11 @@ static void fill_tile(const float *rows, uint32_t n_rows, uint32_t n_cols, uint3
     }
 }
 
-static bool pack_int4(nw_panel_type type, nw_scale_rule rule, const float *rows, uint32_t n_rows,
-                      uint32_t n_cols, uint8_t *panel, void *scratch, uint32_t *bad_row)
+static bool pack_int4(nw_panel_type type, const nw_scales *scales, const float *rows,
+                      uint32_t n_rows, uint32_t n_cols, uint8_t *panel, void *scratch,
+                      uint32_t *bad_row)
 {
     const uint32_t groups = nw_panel_groups(type, n_cols);
-    const bool search = rule == NW_SCALE_SEARCH;
     const int4_scratch s = int4_layout(type, n_cols, scratch);
     float lo[LANES];
     float hi[LANES];
@@ -215,9 +209,9 @@ static bool pack_int4(nw_panel_type type, nw_scale_rule rule, const float *rows,
         fill_tile(rows, n_rows, n_cols, col0, n, s.tile);
         extent(s.tile, n, lo, hi, peak);
         if (type.zero_point) {
-            fit_zero_point(s.tile, n, lo, hi, search, &best);
+            fit_zero_point(s.tile, n, lo, hi, scales, &best);
         } else {
-            fit_symmetric(s.tile, n, peak, search, &best);
+            fit_symmetric(s.tile, n, peak, scales, &best);
         }
         for (uint32_t r = 0; r < n_rows; r++) {
             const float inv = inverse(best.scale[r]);
@@ -238,19 +232,30 @@ static bool pack_int4(nw_panel_type type, nw_scale_rule rule, const float *rows,
     return true;
 }
 
-static void pack_int8(const float *rows, uint32_t n_rows, uint32_t n_cols, uint8_t *panel,
-                      void *scratch)
+/* Of a row, or of the whole tensor. */
+static float row_absmax(const nw_scales *s, const float *w, uint32_t n_cols)
+{
+    float most = 0;
+
+    if (s->rule == NW_SCALE_TENSOR && s->absmax > 0) {
+        return s->absmax;
+    }
+    for (uint32_t k = 0; k < n_cols; k++) {
+        most = lane_max(most, fabsf(w[k]));
+    }
+    return most;
+}
+
+static void pack_int8(const nw_scales *s, const float *rows, uint32_t n_rows, uint32_t n_cols,
+                      uint8_t *panel, void *scratch)
 {
     int8_t *codes = scratch;
     float scales[LANES] = {0};
 
     for (uint32_t r = 0; r < n_rows; r++) {
         const float *w = rows + (size_t)r * n_cols;
-        float amax = 0;
-        for (uint32_t k = 0; k < n_cols; k++) {
-            amax = lane_max(amax, fabsf(w[k]));
-        }
-        scales[r] = amax / 127;
+        const float scale = row_absmax(s, w, n_cols) / 127;
+        scales[r] = s->bf16 ? nw_bf16_to_f32(nw_bf16_from_f32(scale)) : scale;
         const float inv = inverse(scales[r]);
         for (uint32_t k = 0; k < n_cols; k++) {
             const float q = round_even(lane_min(lane_max(w[k] * inv, -127), 127));
@@ -278,8 +283,9 @@ bool nw_rtn_writes(nw_panel_type type)
     return plain || nw_rtn_float_writes(type);
 }
 
-bool nw_rtn_pack_panel(nw_panel_type type, nw_scale_rule rule, const float *rows, uint32_t n_rows,
-                       uint32_t n_cols, uint8_t *panel, void *scratch, uint32_t *bad_row)
+bool nw_rtn_pack_panel(nw_panel_type type, const nw_scales *scales, const float *rows,
+                       uint32_t n_rows, uint32_t n_cols, uint8_t *panel, void *scratch,
+                       uint32_t *bad_row)
 {
     assert(n_rows <= LANES && nw_rtn_writes(type));
     switch (type.kind) {
@@ -290,15 +296,15 @@ bool nw_rtn_pack_panel(nw_panel_type type, nw_scale_rule rule, const float *rows
         pack_bf16(rows, n_rows, n_cols, panel, scratch);
         return true;
     case NW_PANEL_INT8:
-        pack_int8(rows, n_rows, n_cols, panel, scratch);
+        pack_int8(scales, rows, n_rows, n_cols, panel, scratch);
         return true;
     case NW_PANEL_INT4:
-        return pack_int4(type, rule, rows, n_rows, n_cols, panel, scratch, bad_row);
+        return pack_int4(type, scales, rows, n_rows, n_cols, panel, scratch, bad_row);
     case NW_PANEL_FP8_E4M3:
     case NW_PANEL_FP8_E5M2:
     case NW_PANEL_NVFP4:
     case NW_PANEL_MXFP4:
-        return nw_rtn_float_pack(type, rule, rows, n_rows, n_cols, panel, scratch, bad_row);
+        return nw_rtn_float_pack(type, scales, rows, n_rows, n_cols, panel, scratch, bad_row);
     case NW_PANEL_BF16_12:
     case NW_PANEL_KINDS:
         break;
@@ -348,9 +354,11 @@ const char *nw_rtn_rule_text(nw_panel_type type, nw_scale_rule rule)
     case NW_PANEL_BF16:
         return "";
     case NW_PANEL_INT8:
-        return "f32 scale = absmax / 127 of each row";
+        return rule == NW_SCALE_TENSOR ? "f32 scale = absmax / 127 of the tensor"
+                                       : "f32 scale = absmax / 127 of each row";
     case NW_PANEL_INT4:
-        return type.zero_point ? zero_point[rule] : symmetric[rule];
+        return type.zero_point ? zero_point[rule != NW_SCALE_SEARCH]
+                               : symmetric[rule != NW_SCALE_SEARCH];
     case NW_PANEL_FP8_E4M3:
     case NW_PANEL_FP8_E5M2:
     case NW_PANEL_NVFP4:

@@ -52,15 +52,16 @@ static float inverse(float s)
     return isfinite(inv) ? inv : 0;
 }
 
-static void pack_fp8(nw_panel_type type, const float *rows, uint32_t n_rows, uint32_t n_cols,
-                     uint8_t *panel, uint8_t *codes)
+static void pack_fp8(nw_panel_type type, const nw_scales *s, const float *rows, uint32_t n_rows,
+                     uint32_t n_cols, uint8_t *panel, uint8_t *codes)
 {
     const bool e4m3 = type.kind == NW_PANEL_FP8_E4M3;
     float scales[LANES] = {0};
 
     for (uint32_t r = 0; r < n_rows; r++) {
         const float *w = rows + (size_t)r * n_cols;
-        scales[r] = absmax(w, n_cols) / (e4m3 ? NW_E4M3_MAX : NW_E5M2_MAX);
+        const bool whole = s->rule == NW_SCALE_TENSOR && s->absmax > 0;
+        scales[r] = (whole ? s->absmax : absmax(w, n_cols)) / (e4m3 ? NW_E4M3_MAX : NW_E5M2_MAX);
         const float inv = inverse(scales[r]);
         for (uint32_t c = 0; c < n_cols; c++) {
             codes[(size_t)r * n_cols + c] =
@@ -134,17 +135,19 @@ static uint8_t pack_block(nw_panel_type type, bool search, const float *w, uint3
     return search_block(type, w, n, tensor_scale, first, last, codes);
 }
 
-bool nw_rtn_float_pack(nw_panel_type type, nw_scale_rule rule, const float *rows, uint32_t n_rows,
-                       uint32_t n_cols, uint8_t *panel, void *scratch, uint32_t *bad_row)
+bool nw_rtn_float_pack(nw_panel_type type, const nw_scales *scales, const float *rows,
+                       uint32_t n_rows, uint32_t n_cols, uint8_t *panel, void *scratch,
+                       uint32_t *bad_row)
 {
     const uint32_t width = block_cols(type);
     const uint32_t n_blocks = (n_cols + width - 1) / width;
     const float_scratch s = {scratch, (uint8_t *)scratch + (size_t)LANES * n_cols};
-    const float tensor_scale = absmax(rows, (size_t)n_rows * n_cols) / (NW_E2M1_MAX * NW_E4M3_MAX);
+    const float most = scales->absmax > 0 ? scales->absmax : absmax(rows, (size_t)n_rows * n_cols);
+    const float tensor_scale = most / (NW_E2M1_MAX * NW_E4M3_MAX);
 
     (void)bad_row; /* F32 and E8M0 scales hold every finite weight */
     if (type.kind == NW_PANEL_FP8_E4M3 || type.kind == NW_PANEL_FP8_E5M2) {
-        pack_fp8(type, rows, n_rows, n_cols, panel, s.codes);
+        pack_fp8(type, scales, rows, n_rows, n_cols, panel, s.codes);
         return true;
     }
     for (uint32_t r = 0; r < n_rows; r++) {
@@ -152,8 +155,8 @@ bool nw_rtn_float_pack(nw_panel_type type, nw_scale_rule rule, const float *rows
             const size_t at = (size_t)r * n_cols + (size_t)b * width;
             const uint32_t left = n_cols - b * width;
             s.blocks[(size_t)r * n_blocks + b] =
-                pack_block(type, rule == NW_SCALE_SEARCH, rows + at, left < width ? left : width,
-                           tensor_scale, s.codes + at);
+                pack_block(type, scales->rule == NW_SCALE_SEARCH, rows + at,
+                           left < width ? left : width, tensor_scale, s.codes + at);
         }
     }
     if (type.kind == NW_PANEL_NVFP4) {
@@ -170,16 +173,22 @@ const char *nw_rtn_float_rule_text(nw_panel_type type, nw_scale_rule rule)
     const bool search = rule == NW_SCALE_SEARCH;
 
     if (type.kind == NW_PANEL_NVFP4) {
-        return search ? "one f32 scale for each 16 rows = absmax / 2688; E4M3 scale of each 16 "
+        return search ? "one f32 scale a tensor, shared by q, k, v and by gate, up = absmax / "
+                        "2688; E4M3 scale of each 16 "
                         "columns with the least squared error of the nearest to absmax / 6, five "
                         "codes below and eight above"
-                      : "one f32 scale for each 16 rows = absmax / 2688; E4M3 scale of each 16 "
+                      : "one f32 scale a tensor, shared by q, k, v and by gate, up = absmax / "
+                        "2688; E4M3 scale of each 16 "
                         "columns nearest to absmax / 6";
     }
     if (type.kind == NW_PANEL_MXFP4) {
         return search ? "E8M0 scale of each 32 columns with the least squared error of "
                         "2^(floor(log2 absmax) - 2), its half and its double"
                       : "E8M0 scale of each 32 columns = 2^(floor(log2 absmax) - 2): OCP floor";
+    }
+    if (rule == NW_SCALE_TENSOR) {
+        return type.kind == NW_PANEL_FP8_E4M3 ? "f32 scale = absmax / 448 of the tensor"
+                                              : "f32 scale = absmax / 57344 of the tensor";
     }
     return type.kind == NW_PANEL_FP8_E4M3 ? "f32 scale = absmax / 448 of each row"
                                           : "f32 scale = absmax / 57344 of each row";

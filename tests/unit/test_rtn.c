@@ -24,8 +24,8 @@
     }
 
 /* Packs n_rows <= 16 rows; the caller frees the panel. */
-static uint8_t *pack(nw_panel_type type, nw_scale_rule rule, const float *rows, uint32_t n_rows,
-                     uint32_t n_cols, bool *ok, uint32_t *bad_row)
+static uint8_t *pack_scales(nw_panel_type type, nw_scales scales, const float *rows,
+                            uint32_t n_rows, uint32_t n_cols, bool *ok, uint32_t *bad_row)
 {
     size_t n = 0;
 
@@ -34,9 +34,15 @@ static uint8_t *pack(nw_panel_type type, nw_scale_rule rule, const float *rows, 
     void *scratch = malloc(nw_rtn_scratch_bytes(type, n_cols) + 1);
     assert_true(panel != NULL && scratch != NULL);
     memset(panel, 0xA5, n); /* every byte must be written */
-    *ok = nw_rtn_pack_panel(type, rule, rows, n_rows, n_cols, panel, scratch, bad_row);
+    *ok = nw_rtn_pack_panel(type, &scales, rows, n_rows, n_cols, panel, scratch, bad_row);
     free(scratch);
     return panel;
+}
+
+static uint8_t *pack(nw_panel_type type, nw_scale_rule rule, const float *rows, uint32_t n_rows,
+                     uint32_t n_cols, bool *ok, uint32_t *bad_row)
+{
+    return pack_scales(type, (nw_scales){.rule = rule}, rows, n_rows, n_cols, ok, bad_row);
 }
 
 static void golden_int4_g32(void **state)
@@ -226,32 +232,38 @@ static void sqnr(void **state)
     assert_true(db >= r->least_db);
 }
 
-/* Every code is the nearest to its value under the scale that was stored, not under one in mind. */
-static void nearest_to_the_stored_scale(void **state)
+static bool is_bf16(float x)
+{
+    return (nw_f32_bits(x) & 0xFFFF) == 0;
+}
+
+/* Every code is the nearest to its value under the scale that was stored, not under one in mind; with
+ * BF16 scales as well, from weights of the usual size down to where FP16 has no normal numbers. */
+static void nearest_under(nw_scales scales, double sigma)
 {
     static const nw_panel_type types[] = {INT8, INT4(32), INT4Z(32), INT4(64)};
     enum { COLS = 128 };
     float rows[16 * COLS];
     int8_t codes[COLS];
-    float scales[COLS];
+    float stored[COLS];
     uint8_t zeros[COLS];
     bool ok = false;
     uint32_t bad = 0;
     nw_rng rng = nw_rng_seed(7);
 
-    (void)state;
     for (size_t i = 0; i < 16 * COLS; i++) {
-        rows[i] = (float)(0.02 * nw_rng_normal(&rng));
+        rows[i] = (float)(sigma * nw_rng_normal(&rng));
     }
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         const nw_panel_type type = types[i];
         const uint32_t group = type.kind == NW_PANEL_INT8 ? COLS : type.group;
-        uint8_t *panel = pack(type, NW_SCALE_SEARCH, rows, 16, COLS, &ok, &bad);
+        uint8_t *panel = pack_scales(type, scales, rows, 16, COLS, &ok, &bad);
         assert_true(ok);
         for (uint32_t r = 0; r < 16; r++) {
-            nw_panel_codes_row(type, panel, COLS, r, codes, scales, zeros);
+            nw_panel_codes_row(type, panel, COLS, r, codes, stored, zeros);
             for (uint32_t k = 0; k < COLS; k++) {
-                const double s = (double)scales[k / group];
+                const double s = (double)stored[k / group];
+                assert_true(!scales.bf16 || is_bf16(stored[k / group]));
                 const int z = type.kind == NW_PANEL_INT8 ? 0 : zeros[k / group];
                 const double w = (double)rows[r * COLS + k];
                 const double at = w / s + z; /* where it lies on the grid of codes */
@@ -266,13 +278,55 @@ static void nearest_to_the_stored_scale(void **state)
     }
 }
 
+static void nearest_to_the_stored_scale(void **state)
+{
+    (void)state;
+    nearest_under((nw_scales){.rule = NW_SCALE_SEARCH}, 0.02);
+    nearest_under((nw_scales){.rule = NW_SCALE_SEARCH, .bf16 = true}, 0.02);
+    nearest_under((nw_scales){.rule = NW_SCALE_SEARCH, .bf16 = true}, 0x1p-14);
+    nearest_under((nw_scales){.rule = NW_SCALE_ABSMAX, .bf16 = true}, 4096);
+}
+
+/* What is stored with BF16 in mind is a BF16 value for every FP16 field there is. */
+static void bf16_scales_are_both(void **state)
+{
+    (void)state;
+    for (uint32_t bits = 0; bits < 0x7C00; bits++) {
+        const float x = nw_f16_to_f32((uint16_t)bits);
+        for (int i = -1; i <= 1; i++) {
+            const float s = nw_scale_store(x * (1 + (float)i * 0.001F), true);
+            assert_true(isinf(s) || (is_bf16(s) && nw_f16_to_f32(nw_f16_from_f32(s)) - s == 0));
+        }
+    }
+    assert_true(isinf(nw_scale_store(65472, true))); /* BF16's next value is 65536 */
+}
+
+/* One scale for all rows, and the largest value of the tensor is what it is made from. */
+static void tensor_scale_is_of_the_tensor(void **state)
+{
+    static const float rows[2 * 4] = {1, -2, 0.5F, 0, 4, 1, 0, 0};
+    const nw_scales scales = {.rule = NW_SCALE_TENSOR, .absmax = 12.7F};
+    int8_t codes[4];
+    float scale = 0;
+    bool ok = false;
+    uint32_t bad = 0;
+
+    (void)state;
+    uint8_t *panel = pack_scales((nw_panel_type)INT8, scales, rows, 2, 4, &ok, &bad);
+    for (uint32_t r = 0; r < 2; r++) {
+        nw_panel_codes_row((nw_panel_type)INT8, panel, 4, r, codes, &scale, NULL);
+        assert_true(fabsf(scale - 0.1F) < 1e-7F);
+        assert_int_equal(codes[0], r == 0 ? 10 : 40);
+    }
+    free(panel);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden_int4_g32),
-        cmocka_unit_test(golden_int4_g32_zero_point),
-        cmocka_unit_test(golden_int8),
-        cmocka_unit_test(nearest_to_the_stored_scale),
+        cmocka_unit_test(bf16_scales_are_both), cmocka_unit_test(tensor_scale_is_of_the_tensor),
+        cmocka_unit_test(golden_int4_g32),      cmocka_unit_test(golden_int4_g32_zero_point),
+        cmocka_unit_test(golden_int8),          cmocka_unit_test(nearest_to_the_stored_scale),
     };
     int failed = cmocka_run_group_tests_name("rtn", tests, NULL, NULL);
 
