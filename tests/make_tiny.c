@@ -1,5 +1,5 @@
 /* Writes one of the seeded tiny models, for tests that are scripts.
- * usage: make_tiny llama|wide|gemma3 DIR
+ * usage: make_tiny llama|wide|gemma3|qwen2|qwen3|mistral DIR
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +11,8 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         nw_model_config (*make)(void);
-    } models[] = {{"llama", nw_tiny_llama}, {"wide", nw_tiny_wide}, {"gemma3", nw_tiny_gemma3}};
+    } models[] = {{"llama", nw_tiny_llama}, {"wide", nw_tiny_wide},   {"gemma3", nw_tiny_gemma3},
+                  {"qwen2", nw_tiny_qwen2}, {"qwen3", nw_tiny_qwen3}, {"mistral", nw_tiny_mistral}};
 
     for (size_t i = 0; argc == 3 && i < NW_COUNT(models); i++) {
         if (strcmp(models[i].name, argv[1]) == 0) {
@@ -20,6 +21,6 @@ int main(int argc, char **argv)
             return 0;
         }
     }
-    (void)fprintf(stderr, "usage: make_tiny llama|wide|gemma3 DIR\n");
+    (void)fprintf(stderr, "usage: make_tiny llama|wide|gemma3|qwen2|qwen3|mistral DIR\n");
     return 2;
 }

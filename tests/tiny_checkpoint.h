@@ -65,12 +65,22 @@ static inline nw_tiny nw_tiny_gemma(void)
     return t;
 }
 
+/* qwen2: biases on q, k and v. */
+static inline nw_tiny nw_tiny_qwen(void)
+{
+    nw_tiny t = nw_tiny_llama();
+
+    t.config.arch = NW_ARCH_QWEN2;
+    t.config.qkv_bias = t.config.one_rope = true;
+    return t;
+}
+
 static inline float nw_tiny_value(const nw_tiny *t, nw_role role, nw_rng *rng, size_t i)
 {
     const double x = nw_rng_normal(rng);
     float v = (float)(x * 0.15);
 
-    if (nw_role_is_norm(role)) {
+    if (nw_role_is_vector(role)) {
         v = (float)(x * 0.1 + (t->config.norm_plus_one ? 0 : 1));
     }
     return t->shape != NULL ? t->shape(role, i, v) : v;
@@ -111,7 +121,7 @@ static inline size_t nw_tiny_walk(const nw_tiny *t, nw_st_decl *decls, char (*na
             }
             nw_role_shape(&t->config, role, &rows, &cols);
             if (decls != NULL) {
-                const bool vec = nw_role_is_norm(role);
+                const bool vec = nw_role_is_vector(role);
                 decls[n] = (nw_st_decl){.name = names[n],
                                         .format = t->dtype,
                                         .n_dims = vec ? 1 : 2,

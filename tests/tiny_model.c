@@ -79,6 +79,37 @@ nw_model_config nw_tiny_gemma3(void)
     };
 }
 
+nw_model_config nw_tiny_qwen2(void)
+{
+    nw_model_config c = nw_tiny_llama();
+    c.arch = NW_ARCH_QWEN2;
+    c.qkv_bias = c.one_rope = c.tied = true;
+    return c;
+}
+
+nw_model_config nw_tiny_qwen3(void)
+{
+    nw_model_config c = nw_tiny_llama();
+    c.arch = NW_ARCH_QWEN3;
+    c.d_head = 20;
+    c.attn_scale = 0.22360679774997896F; /* 1 / sqrt(20) */
+    c.sliding_window = 20;
+    c.global_every = c.n_layers + 1;
+    c.global_first = 1;
+    c.qk_norm = c.one_rope = true;
+    return c;
+}
+
+nw_model_config nw_tiny_mistral(void)
+{
+    nw_model_config c = nw_tiny_llama();
+    c.arch = NW_ARCH_MISTRAL;
+    c.sliding_window = 20;
+    c.global_every = c.n_layers + 1;
+    c.one_rope = true;
+    return c;
+}
+
 static void die(const char *what, const nw_error *err)
 {
     (void)fprintf(stderr, "tiny model: %s: %s\n", what, err->message);
@@ -117,7 +148,7 @@ static void add_tensor(tensor_list *l, const nw_model_config *c, nw_role role, i
         return;
     }
     nw_role_shape(c, role, &rows, &cols);
-    const bool vector = nw_role_is_norm(role);
+    const bool vector = nw_role_is_vector(role);
     l->roles[l->n] = role;
     l->decls[l->n] = (nw_st_decl){
         .name = l->names[l->n],

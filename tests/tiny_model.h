@@ -18,6 +18,13 @@ nw_model_config nw_tiny_wide(void);
 /* Four layers, the third one global, a window of 20 tokens, tied, all of gemma's norms. */
 nw_model_config nw_tiny_gemma3(void);
 
+/* As wide and as deep as nw_tiny_llama: biases on q, k and v (which are large), tied. */
+nw_model_config nw_tiny_qwen2(void);
+/* Norms on q and k, heads of 20 that are no n-th part of the width; the second layer sees a window. */
+nw_model_config nw_tiny_qwen3(void);
+/* All layers see a window of 20 tokens. */
+nw_model_config nw_tiny_mistral(void);
+
 /* Writes the folder `dir` (made if absent), weights float32 from `seed`: normal with variance
  * 1 / n_cols, norm gains near 1. Ends the test program on failure. */
 void nw_tiny_write(const nw_model_config *c, uint64_t seed, const char *dir);

@@ -59,7 +59,7 @@ static nw_status check_slot(const nw_artifact *a, nw_role role, int32_t layer, n
         return NW_OK; /* this architecture has no such tensor */
     }
     nw_role_shape(&a->config, role, &n_rows, &n_cols);
-    const bool norm = nw_role_is_norm(role);
+    const bool norm = nw_role_is_vector(role);
     if (norm ? s->vector == NULL : s->matrix.data == NULL) {
         return nw_fail(err, NW_E_FORMAT, "%s: tensor '%s' is missing", a->path, name);
     }

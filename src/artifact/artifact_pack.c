@@ -182,8 +182,8 @@ static nw_status pack_all(nw_artifact *a, const nw_checkpoint *c, nw_pool *pool,
 {
     for (size_t i = 0; i < nw_checkpoint_n_tensors(c); i++) {
         const nw_ckpt_tensor *t = nw_checkpoint_at(c, i);
-        const nw_status st =
-            nw_role_is_norm(t->role) ? pack_vector(a, c, t, err) : pack_matrix(a, c, t, pool, err);
+        const nw_status st = nw_role_is_vector(t->role) ? pack_vector(a, c, t, err)
+                                                        : pack_matrix(a, c, t, pool, err);
         if (st != NW_OK) {
             return nw_context(err, "%s", a->path);
         }

@@ -34,7 +34,7 @@ unsigned nw_source_bits(const nw_checkpoint *c)
         const nw_ckpt_tensor *t = nw_checkpoint_at(c, i);
         const uint64_t n = (uint64_t)t->n_rows * t->n_cols;
         const unsigned bits = code_bits(t->format);
-        if (t->layer < 0 || nw_role_is_norm(t->role)) {
+        if (t->layer < 0 || nw_role_is_vector(t->role)) {
             continue; /* an embedding is often kept wider, and outweighs the layers of a small model */
         }
         total += n;

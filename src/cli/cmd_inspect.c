@@ -20,7 +20,7 @@ static json_t *tensor_rows(const nw_inspection *m)
 
     for (size_t i = 0; i < m->n_tensors; i++) {
         const nw_inspect_tensor *t = &m->tensors[i];
-        json_t *shape = nw_role_is_norm(t->role)
+        json_t *shape = nw_role_is_vector(t->role)
                             ? json_pack("[I]", (json_int_t)t->n_cols)
                             : json_pack("[I, I]", (json_int_t)t->n_rows, (json_int_t)t->n_cols);
         (void)json_array_append_new(

@@ -199,8 +199,11 @@ const nw_command nw_cmd_serve = {
     .summary = "serve an artifact through the OpenAI API",
     .description =
         "Loads ARTIFACT (an artifact folder or any checkpoint) and answers POST "
-        "/v1/chat/completions and /v1/completions, whole or as a stream, GET /v1/models, /health, "
-        "/metrics and /narrow/facts (the engine and its kernel ledger). Requests are batched as "
+        "/v1/chat/completions and /v1/completions, whole or as a stream, /tokenize and "
+        "/detokenize, GET /v1/models, /health, /metrics and /narrow/facts (the engine and its "
+        "kernel ledger). Completions take several prompts, echo, and logprobs of prompt and answer "
+        "(natural log, before sampling); max_tokens 0 with echo scores a prompt alone. Requests "
+        "are batched as "
         "they come.\n\n"
         "Prints 'listening on http://ADDRESS:PORT' when it is ready. SIGTERM or ^C stops it: new "
         "requests are refused, running ones have 10 seconds to end.\n\n"

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/inspect.h"
+#include "model/arch.h"
 
 #define RANGES_BYTES 48
 
@@ -24,7 +25,7 @@ static const char *amount(double x, char buf[24])
 
 static const char *arch_name(const nw_model_config *c)
 {
-    return c->arch == NW_ARCH_GEMMA3 ? "gemma3" : "llama";
+    return nw_arch_get(c->arch)->name;
 }
 
 static void print_config(const nw_model_config *c)
@@ -41,7 +42,10 @@ static void print_config(const nw_model_config *c)
         (void)printf(" scaled by %g (%s)", (double)c->rope_scaling.factor,
                      c->rope_scaling.kind == NW_ROPE_SCALE_LINEAR ? "linear" : "llama3");
     }
-    if (c->sliding_window > 0) {
+    if (c->sliding_window > 0 && c->global_every > c->n_layers) {
+        (void)printf("; window %" PRIu32 " in %" PRIu32 " of %" PRIu32 " layers", c->sliding_window,
+                     c->n_layers - c->global_first, c->n_layers);
+    } else if (c->sliding_window > 0) {
         (void)printf("; window %" PRIu32 " with base %g, every %" PRIu32 "th layer global",
                      c->sliding_window, (double)c->rope_base_local, c->global_every);
     }
@@ -79,7 +83,7 @@ static void print_formats(const nw_inspection *m)
 
 static const char *shape(const nw_inspect_tensor *t, char buf[32])
 {
-    if (nw_role_is_norm(t->role)) {
+    if (nw_role_is_vector(t->role)) {
         (void)snprintf(buf, 32, "%" PRIu32, t->n_cols);
     } else {
         (void)snprintf(buf, 32, "%" PRIu32 " x %" PRIu32, t->n_rows, t->n_cols);

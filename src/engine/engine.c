@@ -103,6 +103,10 @@ static nw_status open_rope(nw_engine *e, nw_error *err)
     if (c->global_every == 0) {
         return NW_OK;
     }
+    if (c->one_rope) {
+        e->rope_local = e->rope_global;
+        return NW_OK;
+    }
     return nw_rope_build(&e->arena, e->facts.n_ctx, c->d_head, c->rope_base_local, NULL,
                          &e->rope_local, err);
 }

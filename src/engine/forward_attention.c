@@ -42,6 +42,18 @@ static void norm_item(void *ctx, size_t item, unsigned worker)
     nw_pack_tokens(e, j->mask, e->work.h, c->d_model, t0, t1);
 }
 
+/* q, k and v of one kv group of one token, with their biases. */
+static void add_biases(const nw_engine *e, const nw_layer *l, uint32_t head, float *q, float *k,
+                       float *v)
+{
+    const nw_model_config *c = e->config;
+    const uint32_t n_q = c->n_heads / c->n_kv_heads * c->d_head;
+
+    e->kernels->add(l->q_bias + (size_t)head * n_q, n_q, q);
+    e->kernels->add(l->k_bias + (size_t)head * c->d_head, c->d_head, k);
+    e->kernels->add(l->v_bias + (size_t)head * c->d_head, c->d_head, v);
+}
+
 /* Norms and rotates the heads of one kv group of one token, and puts K and V in their page. */
 static void put_token(const attn_job *j, const nw_run *p, uint32_t i, uint32_t head)
 {
@@ -55,8 +67,11 @@ static void put_token(const attn_job *j, const nw_run *p, uint32_t i, uint32_t h
     const size_t t = p->t0 + i;
     float *q = e->work.q + (t * c->n_heads + (size_t)head * n_rep) * c->d_head;
     float *k = e->work.k + (t * c->n_kv_heads + head) * c->d_head;
-    const float *v = e->work.v + (t * c->n_kv_heads + head) * c->d_head;
+    float *v = e->work.v + (t * c->n_kv_heads + head) * c->d_head;
 
+    if (l->q_bias != NULL) {
+        add_biases(e, l, head, q, k, v);
+    }
     if (c->qk_norm) {
         kern->rmsnorm(k, l->k_norm, c->d_head, c->norm_eps, k);
         for (uint32_t r = 0; r < n_rep; r++) {

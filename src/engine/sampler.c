@@ -253,23 +253,49 @@ static uint32_t top_logits(const float *logits, uint32_t n, uint32_t n_top, doub
     return have;
 }
 
+static nw_status check_finite(const float *logits, uint32_t n, nw_error *err)
+{
+    uint32_t i = 0;
+
+    if (nw_all_finite(logits, n)) {
+        return NW_OK;
+    }
+    while (isfinite(logits[i])) {
+        i++;
+    }
+    return nw_fail(err, NW_E_RANGE, "logit of id %u is %g, not finite", i, (double)logits[i]);
+}
+
+static void measure(const float *logits, uint32_t n, int32_t id, uint32_t n_top, nw_pick *out)
+{
+    const double lse = nw_log_sum_exp(logits, n);
+
+    assert(n_top <= NW_TOP_LOGPROBS_MAX);
+    out->id = id;
+    out->logprob = (float)((double)logits[id] - lse);
+    out->n_top = top_logits(logits, n, n_top, lse, out->top);
+}
+
 nw_status nw_sampler_pick(const nw_sampler *s, nw_sampler_scratch *scratch, const float *logits,
                           uint64_t index, uint32_t n_top, nw_pick *out, nw_error *err)
 {
-    assert(scratch->n_vocab == s->n_vocab && n_top <= NW_TOP_LOGPROBS_MAX);
-    if (!nw_all_finite(logits, s->n_vocab)) {
-        uint32_t i = 0;
-        while (isfinite(logits[i])) {
-            i++;
-        }
-        return nw_fail(err, NW_E_RANGE, "logit of id %u is %g, not finite, at output %llu", i,
-                       (double)logits[i], (unsigned long long)index);
+    assert(scratch->n_vocab == s->n_vocab);
+    if (check_finite(logits, s->n_vocab, err) != NW_OK) {
+        return nw_context(err, "output %llu", (unsigned long long)index);
     }
-    const double lse = nw_log_sum_exp(logits, s->n_vocab);
     const uint32_t id =
         s->s.temperature > 0 ? draw(s, scratch->cand, logits, index) : greedy(s, logits);
-    out->id = (int32_t)id;
-    out->logprob = (float)((double)logits[id] - lse);
-    out->n_top = top_logits(logits, s->n_vocab, n_top, lse, out->top);
+    measure(logits, s->n_vocab, (int32_t)id, n_top, out);
+    return NW_OK;
+}
+
+nw_status nw_logits_score(const float *logits, uint32_t n_vocab, int32_t id, uint32_t n_top,
+                          nw_pick *out, nw_error *err)
+{
+    assert(id >= 0 && (uint32_t)id < n_vocab);
+    if (check_finite(logits, n_vocab, err) != NW_OK) {
+        return nw_context(err, "before token %d", (int)id);
+    }
+    measure(logits, n_vocab, id, n_top, out);
     return NW_OK;
 }

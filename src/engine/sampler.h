@@ -49,6 +49,11 @@ NW_MUST_USE nw_status nw_sampler_open(const nw_sampling *s, uint32_t n_vocab, nw
 void nw_sampler_close(nw_sampler *s);
 void nw_sampler_saw(nw_sampler *s, const int32_t *ids, size_t n); /* prompt, then each output */
 
+/* The log-probability of `id`, and the n_top most likely, in one row of logits [n_vocab]. NW_E_RANGE
+ * for logits that are not finite. */
+NW_MUST_USE nw_status nw_logits_score(const float *logits, uint32_t n_vocab, int32_t id,
+                                      uint32_t n_top, nw_pick *out, nw_error *err);
+
 /* Picks output number `index` (0, 1, ...) from logits [n_vocab]. Allocates nothing, changes nothing
  * in s: the caller calls nw_sampler_saw with the id. NW_E_RANGE for logits that are not finite. */
 NW_MUST_USE nw_status nw_sampler_pick(const nw_sampler *s, nw_sampler_scratch *scratch,

@@ -97,8 +97,12 @@ static uint32_t promised_pages(const nw_scheduler *s)
 static uint32_t find_shared(nw_scheduler *s, nw_sched_job *j)
 {
     const uint32_t before = nw_session_len(j->session);
+    /* tokens that are still to be scored have to be run */
+    const uint32_t n = nw_sched_scoring(j) ? j->n_scored : j->n_tokens;
 
-    s->n_shared += nw_session_attach(j->session, j->tokens, j->n_tokens) - before;
+    if (before < n) {
+        s->n_shared += nw_session_attach(j->session, j->tokens, n) - before;
+    }
     return pending(j);
 }
 
@@ -154,16 +158,16 @@ static void preempt_youngest(nw_scheduler *s)
 static void add_item(nw_scheduler *s, nw_sched_job *j, uint32_t n)
 {
     const uint32_t done = nw_session_len(j->session);
-    const bool last = done + n == j->n_tokens;
+    nw_step_item *it = &s->items[s->n_items];
 
     s->item_jobs[s->n_items] = j;
-    s->items[s->n_items] = (nw_step_item){
-        .session = j->session,
-        .tokens = j->tokens + done,
-        .n_tokens = n,
-        .n_logits = last ? 1 : 0,
-        .logits = last ? s->logits + (size_t)s->n_items * s->engine->config->n_vocab : NULL,
-    };
+    *it = (nw_step_item){.session = j->session, .tokens = j->tokens + done, .n_tokens = n};
+    if (nw_sched_scoring(j)) {
+        nw_sched_score_item(s, s->n_items, it);
+    } else if (done + n == j->n_tokens && j->request.max_tokens > 0) {
+        it->n_logits = 1;
+        it->logits = s->logits + (size_t)s->n_items * s->engine->config->n_vocab;
+    }
     s->n_items++;
 }
 
@@ -173,8 +177,9 @@ static void plan(nw_scheduler *s)
     uint32_t room = s->engine->facts.max_step_tokens;
 
     s->n_items = 0;
+    s->n_score = 0;
     for (uint32_t i = 0; i < s->n_active; i++) {
-        if (pending(s->active[i]) == 1) {
+        if (pending(s->active[i]) == 1 && !nw_sched_scoring(s->active[i])) {
             add_item(s, s->active[i], 1);
         }
     }
@@ -183,10 +188,14 @@ static void plan(nw_scheduler *s)
         room = s->prefill_chunk; /* the decoding requests wait for this step */
     }
     for (uint32_t i = 0; i < s->n_active && room > 0; i++) {
-        if (pending(s->active[i]) > 1) {
-            const uint32_t n = find_shared(s, s->active[i]);
-            const uint32_t take = n < room ? n : room;
-            add_item(s, s->active[i], take);
+        nw_sched_job *j = s->active[i];
+        if (pending(j) > 1 || nw_sched_scoring(j)) {
+            const uint32_t n = find_shared(s, j);
+            uint32_t take = n < room ? n : room;
+            take = nw_sched_scoring(j) ? nw_sched_score_limit(s, j, take) : take;
+            if (take > 0) {
+                add_item(s, j, take);
+            }
             room -= take;
         }
     }
@@ -202,17 +211,26 @@ static uint32_t planned_pages(const nw_scheduler *s)
     return n;
 }
 
+/* After a step that ran the last of its tokens, a token follows. */
+static bool is_sampled(const nw_sched_job *j)
+{
+    return pending(j) == 0 && j->request.max_tokens > 0;
+}
+
 static void pick_item(void *ctx, size_t item, unsigned worker)
 {
     nw_scheduler *s = ctx;
     nw_sched_pick *p = &s->picks[item];
     const nw_sched_job *j = s->item_jobs[item];
+    const nw_step_item *it = &s->items[item];
 
-    if (s->items[item].n_logits == 0) {
+    if (!is_sampled(j)) {
         return;
     }
-    p->status = nw_sampler_pick(j->sampler, s->scratch[worker], s->items[item].logits, j->n_output,
-                                j->request.n_top_logprobs, &p->pick, &p->error);
+    p->status =
+        nw_sampler_pick(j->sampler, s->scratch[worker],
+                        it->logits + (size_t)(it->n_logits - 1) * s->engine->config->n_vocab,
+                        j->n_output, j->request.n_top_logprobs, &p->pick, &p->error);
 }
 
 static bool ends_text(const nw_engine *e, int32_t id)
@@ -271,10 +289,10 @@ static void count_step(nw_scheduler *s, int64_t start)
     uint64_t output = 0;
 
     for (uint32_t i = 0; i < s->n_items; i++) {
-        const bool sampled = s->items[i].n_logits > 0;
+        const nw_sched_job *j = s->item_jobs[i];
         tokens += s->items[i].n_tokens;
-        output += sampled;
-        prompt += sampled && s->item_jobs[i]->n_output == 0 ? s->item_jobs[i]->n_prompt : 0;
+        output += is_sampled(j);
+        prompt += pending(j) == 0 && j->n_output == 0 ? j->n_prompt : 0;
     }
     (void)pthread_mutex_lock(&s->lock);
     s->stats.steps++;
@@ -295,6 +313,23 @@ static void fail_step(nw_scheduler *s, const nw_error *err)
     }
 }
 
+/* What the step gave to the job of item i. */
+static void end_item(nw_scheduler *s, uint32_t i)
+{
+    nw_sched_job *j = s->item_jobs[i];
+    const bool sampled = is_sampled(j);
+    const bool whole = pending(j) == 0;
+    const nw_error *why = nw_sched_scoring(j) ? nw_sched_score_tell(s, i, tell) : NULL;
+
+    if (why != NULL) {
+        retire(s, j, NW_FINISH_ERROR, -1, why);
+    } else if (sampled) {
+        deliver(s, j, &s->picks[i]);
+    } else if (whole) { /* nothing was asked for after the prompt */
+        retire(s, j, NW_FINISH_LENGTH, -1, NULL);
+    }
+}
+
 static void step(nw_scheduler *s)
 {
     const int64_t start = nw_now_ns();
@@ -309,12 +344,11 @@ static void step(nw_scheduler *s)
         fail_step(s, &err);
         return;
     }
+    nw_sched_score_run(s);
     nw_pool_run(s->engine->pool, s->n_items, pick_item, s);
     count_step(s, start);
     for (uint32_t i = 0; i < s->n_items; i++) {
-        if (s->items[i].n_logits > 0) {
-            deliver(s, s->item_jobs[i], &s->picks[i]);
-        }
+        end_item(s, i);
     }
 }
 

@@ -38,12 +38,13 @@ static nw_status open_scratch(nw_scheduler *s, nw_error *err)
     s->items = calloc(s->max_active, sizeof *s->items);
     s->item_jobs = calloc(s->max_active, sizeof *s->item_jobs);
     s->picks = calloc(s->max_active, sizeof *s->picks);
+    s->item_row = calloc(s->max_active, sizeof *s->item_row);
     s->scratch = calloc(n_threads, sizeof(nw_sampler_scratch *));
     if (nw_size_mul(s->max_active * sizeof(float), s->engine->config->n_vocab, &bytes)) {
         s->logits = malloc(bytes);
     }
     if (s->active == NULL || s->items == NULL || s->item_jobs == NULL || s->picks == NULL ||
-        s->scratch == NULL || s->logits == NULL) {
+        s->item_row == NULL || s->scratch == NULL || s->logits == NULL) {
         return nw_fail(err, NW_E_NOMEM, "no memory for logits of %u sequences", s->max_active);
     }
     for (unsigned i = 0; i < n_threads; i++) {
@@ -61,6 +62,9 @@ static void release(nw_scheduler *s)
     }
     free(s->scratch);
     free(s->picks);
+    free(s->item_row);
+    free(s->score_rows);
+    free(s->score_logits);
     free(s->item_jobs);
     free(s->items);
     free(s->active);
@@ -118,7 +122,8 @@ static nw_status check_request(const nw_scheduler *s, const nw_sched_request *r,
     const nw_engine_facts *f = &s->engine->facts;
     const uint32_t n_vocab = s->engine->config->n_vocab;
 
-    if (r->n_prompt == 0 || r->max_tokens == 0 || r->n_top_logprobs > NW_TOP_LOGPROBS_MAX) {
+    if (r->n_prompt == 0 || (r->max_tokens == 0 && !r->score_prompt) ||
+        r->n_top_logprobs > NW_TOP_LOGPROBS_MAX) {
         return nw_fail(err, NW_E_RANGE,
                        "request of %zu prompt tokens, max_tokens %u, %u top log-probabilities: at "
                        "least 1, at least 1, at most %d",
@@ -165,6 +170,7 @@ static nw_sched_job *make_job(const nw_scheduler *s, const nw_sched_request *r, 
     memcpy(j->tokens, r->prompt, r->n_prompt * sizeof *j->tokens);
     nw_sampler_saw(j->sampler, r->prompt, r->n_prompt);
     j->n_prompt = j->n_tokens = (uint32_t)r->n_prompt;
+    j->n_scored = 1;
     return j;
 }
 
@@ -191,7 +197,8 @@ static bool enqueue(nw_scheduler *s, nw_sched_job *j)
 nw_status nw_scheduler_submit(nw_scheduler *s, const nw_sched_request *r, uint64_t *id,
                               nw_error *err)
 {
-    if (check_request(s, r, err) != NW_OK) {
+    if (check_request(s, r, err) != NW_OK ||
+        (r->score_prompt && nw_sched_score_open(s, err) != NW_OK)) {
         return err->code;
     }
     nw_sched_job *j = make_job(s, r, err);

@@ -16,7 +16,7 @@
 #include "engine/engine.h"
 #include "engine/sampler.h"
 
-typedef enum { NW_SCHED_TOKEN, NW_SCHED_DONE, NW_SCHED_ERROR } nw_sched_event_type;
+typedef enum { NW_SCHED_PROMPT, NW_SCHED_TOKEN, NW_SCHED_DONE, NW_SCHED_ERROR } nw_sched_event_type;
 
 #define NW_FINISH_MAP(X)      \
     X(NONE, "")               \
@@ -32,16 +32,17 @@ typedef enum {
 } nw_finish;
 const char *nw_finish_name(nw_finish f);
 
-/* A request gets its TOKEN events in order, then exactly one DONE or ERROR, after which it is gone.
+/* A request gets its PROMPT events (where it asked for them: one for each prompt token but the first)
+ * and TOKEN events in order, then exactly one DONE or ERROR, after which it is gone.
  * The id that ended it (finish STOP) is in the DONE event and gives no TOKEN event; n_output counts
  * TOKEN events. */
 typedef struct {
     nw_sched_event_type type;
-    uint64_t request;      /* what submit gave */
-    int32_t id;            /* TOKEN: the token; DONE with STOP: the end token; -1 otherwise */
-    float logprob;         /* TOKEN: nats, before sampling */
-    uint32_t n_top;        /* TOKEN */
-    const nw_logprob *top; /* TOKEN: borrowed for the call */
+    uint64_t request; /* what submit gave */
+    int32_t id;       /* PROMPT, TOKEN: the token; DONE with STOP: the end token; -1 otherwise */
+    float logprob;    /* PROMPT, TOKEN: nats, before sampling */
+    uint32_t n_top;   /* PROMPT, TOKEN */
+    const nw_logprob *top; /* PROMPT, TOKEN: borrowed for the call */
     nw_finish finish;      /* DONE, ERROR */
     const nw_error *error; /* ERROR: borrowed for the call */
     int64_t t_ns;          /* CLOCK_MONOTONIC, when the event was made */
@@ -51,8 +52,9 @@ typedef struct {
 typedef struct {
     const int32_t *prompt; /* copied */
     size_t n_prompt;       /* 1.. */
-    uint32_t max_tokens;   /* 1.. */
+    uint32_t max_tokens;   /* 1.., or 0 with score_prompt: the prompt is scored, no more */
     nw_sampling sampling;
+    bool score_prompt;       /* PROMPT events: the log-probability of each prompt token */
     bool ignore_eos;         /* end tokens are output like any other; for load measurements */
     uint32_t n_top_logprobs; /* 0..NW_TOP_LOGPROBS_MAX */
     /* Called from the worker thread; must not block. May call submit and cancel, not close. */

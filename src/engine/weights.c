@@ -25,6 +25,9 @@ static const struct {
     {NW_ROLE_FFN_NORM, offsetof(nw_layer, ffn_norm)},
     {NW_ROLE_POST_ATTN_NORM, offsetof(nw_layer, post_attn_norm)},
     {NW_ROLE_POST_FFN_NORM, offsetof(nw_layer, post_ffn_norm)},
+    {NW_ROLE_Q_BIAS, offsetof(nw_layer, q_bias)},
+    {NW_ROLE_K_BIAS, offsetof(nw_layer, k_bias)},
+    {NW_ROLE_V_BIAS, offsetof(nw_layer, v_bias)},
     {NW_ROLE_Q_NORM, offsetof(nw_layer, q_norm)},
     {NW_ROLE_K_NORM, offsetof(nw_layer, k_norm)},
 };
@@ -52,7 +55,7 @@ static nw_status bind_matrix(const nw_artifact *a, nw_role role, int32_t layer, 
     return NW_OK;
 }
 
-/* NULL in *out where the architecture has no such norm. */
+/* NULL in *out where the architecture has no such vector. */
 static nw_status bind_vector(const nw_artifact *a, nw_role role, int32_t layer, const float **out,
                              nw_error *err)
 {

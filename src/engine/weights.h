@@ -11,6 +11,7 @@
 typedef struct {
     nw_weight q, k, v, o, gate, up, down;
     const float *attn_norm, *ffn_norm;           /* [d_model] */
+    const float *q_bias, *k_bias, *v_bias;       /* [heads * d_head], NULL without biases */
     const float *post_attn_norm, *post_ffn_norm; /* [d_model], NULL without post norms */
     const float *q_norm, *k_norm;                /* [d_head], NULL without qk norms */
 } nw_layer;

@@ -47,8 +47,44 @@ static const nw_arch_tensor gemma3_tensors[] = {
     {NW_ROLE_POST_FFN_NORM, {"post_feedforward_layernorm.weight", "post_ffw_norm.weight"}},
 };
 
+static const nw_arch_tensor qwen2_tensors[] = {
+    {NW_ROLE_EMBED, {"model.embed_tokens.weight", "token_embd.weight"}},
+    {NW_ROLE_HEAD, {"lm_head.weight", "output.weight"}},
+    {NW_ROLE_OUT_NORM, {"model.norm.weight", "output_norm.weight"}},
+    {NW_ROLE_ATTN_NORM, {"input_layernorm.weight", "attn_norm.weight"}},
+    {NW_ROLE_Q, {"self_attn.q_proj.weight", "attn_q.weight"}},
+    {NW_ROLE_K, {"self_attn.k_proj.weight", "attn_k.weight"}},
+    {NW_ROLE_V, {"self_attn.v_proj.weight", "attn_v.weight"}},
+    {NW_ROLE_O, {"self_attn.o_proj.weight", "attn_output.weight"}},
+    {NW_ROLE_Q_BIAS, {"self_attn.q_proj.bias", "attn_q.bias"}},
+    {NW_ROLE_K_BIAS, {"self_attn.k_proj.bias", "attn_k.bias"}},
+    {NW_ROLE_V_BIAS, {"self_attn.v_proj.bias", "attn_v.bias"}},
+    {NW_ROLE_FFN_NORM, {"post_attention_layernorm.weight", "ffn_norm.weight"}},
+    {NW_ROLE_GATE, {"mlp.gate_proj.weight", "ffn_gate.weight"}},
+    {NW_ROLE_UP, {"mlp.up_proj.weight", "ffn_up.weight"}},
+    {NW_ROLE_DOWN, {"mlp.down_proj.weight", "ffn_down.weight"}},
+};
+
+static const nw_arch_tensor qwen3_tensors[] = {
+    {NW_ROLE_EMBED, {"model.embed_tokens.weight", "token_embd.weight"}},
+    {NW_ROLE_HEAD, {"lm_head.weight", "output.weight"}},
+    {NW_ROLE_OUT_NORM, {"model.norm.weight", "output_norm.weight"}},
+    {NW_ROLE_ATTN_NORM, {"input_layernorm.weight", "attn_norm.weight"}},
+    {NW_ROLE_Q, {"self_attn.q_proj.weight", "attn_q.weight"}},
+    {NW_ROLE_K, {"self_attn.k_proj.weight", "attn_k.weight"}},
+    {NW_ROLE_V, {"self_attn.v_proj.weight", "attn_v.weight"}},
+    {NW_ROLE_O, {"self_attn.o_proj.weight", "attn_output.weight"}},
+    {NW_ROLE_Q_NORM, {"self_attn.q_norm.weight", "attn_q_norm.weight"}},
+    {NW_ROLE_K_NORM, {"self_attn.k_norm.weight", "attn_k_norm.weight"}},
+    {NW_ROLE_FFN_NORM, {"post_attention_layernorm.weight", "ffn_norm.weight"}},
+    {NW_ROLE_GATE, {"mlp.gate_proj.weight", "ffn_gate.weight"}},
+    {NW_ROLE_UP, {"mlp.up_proj.weight", "ffn_up.weight"}},
+    {NW_ROLE_DOWN, {"mlp.down_proj.weight", "ffn_down.weight"}},
+};
+
 static const nw_arch archs[NW_ARCH_COUNT] = {
     [NW_ARCH_LLAMA] = {.id = NW_ARCH_LLAMA,
+                       .name = "llama",
                        .gguf_name = "llama",
                        .model_type = "llama",
                        .hf_class = "LlamaForCausalLM",
@@ -64,6 +100,8 @@ static const nw_arch archs[NW_ARCH_COUNT] = {
                        .n_tensors = NW_COUNT(llama_tensors)},
     /* defaults: those of transformers' Gemma3TextConfig, which the nested configs lean on */
     [NW_ARCH_GEMMA3] = {.id = NW_ARCH_GEMMA3,
+                        .name = "gemma3",
+                        .window = NW_WINDOW_PATTERN,
                         .gguf_name = "gemma3",
                         .model_type = "gemma3_text",
                         .nested_type = "gemma3",
@@ -90,6 +128,64 @@ static const nw_arch archs[NW_ARCH_COUNT] = {
                                      .act_gelu = true},
                         .tensors = gemma3_tensors,
                         .n_tensors = NW_COUNT(gemma3_tensors)},
+    /* defaults of the next three: those of transformers' Qwen2Config, Qwen3Config, MistralConfig */
+    [NW_ARCH_QWEN2] = {.id = NW_ARCH_QWEN2,
+                       .name = "qwen2",
+                       .gguf_name = "qwen2",
+                       .model_type = "qwen2",
+                       .hf_class = "Qwen2ForCausalLM",
+                       .act_key = "hidden_act",
+                       .act = "silu",
+                       .window = NW_WINDOW_SWITCHED,
+                       .defaults = {.arch = NW_ARCH_QWEN2,
+                                    .n_ctx = 32768,
+                                    .norm_eps = 1e-6F,
+                                    .rope_base = 10000.0F,
+                                    .sliding_window = 4096,
+                                    .embed_scale = 1.0F,
+                                    .one_rope = true,
+                                    .qkv_bias = true},
+                       .tensors = qwen2_tensors,
+                       .n_tensors = NW_COUNT(qwen2_tensors)},
+    [NW_ARCH_QWEN3] = {.id = NW_ARCH_QWEN3,
+                       .name = "qwen3",
+                       .gguf_name = "qwen3",
+                       .model_type = "qwen3",
+                       .hf_class = "Qwen3ForCausalLM",
+                       .act_key = "hidden_act",
+                       .act = "silu",
+                       .window = NW_WINDOW_SWITCHED,
+                       .defaults = {.arch = NW_ARCH_QWEN3,
+                                    .d_head = 128,
+                                    .n_ctx = 32768,
+                                    .norm_eps = 1e-6F,
+                                    .rope_base = 10000.0F,
+                                    .sliding_window = 4096,
+                                    .embed_scale = 1.0F,
+                                    .one_rope = true,
+                                    .qk_norm = true},
+                       .tensors = qwen3_tensors,
+                       .n_tensors = NW_COUNT(qwen3_tensors)},
+    /* In GGUF a Mistral is a llama, and llama.cpp knows no window for it. */
+    [NW_ARCH_MISTRAL] = {.id = NW_ARCH_MISTRAL,
+                         .name = "mistral",
+                         .gguf_name = "llama",
+                         .model_type = "mistral",
+                         .hf_class = "MistralForCausalLM",
+                         .act_key = "hidden_act",
+                         .act = "silu",
+                         .gguf_pairs_qk = true,
+                         .window = NW_WINDOW_ALL,
+                         .defaults = {.arch = NW_ARCH_MISTRAL,
+                                      .n_kv_heads = 8,
+                                      .n_ctx = 131072,
+                                      .norm_eps = 1e-6F,
+                                      .rope_base = 10000.0F,
+                                      .sliding_window = 4096,
+                                      .embed_scale = 1.0F,
+                                      .one_rope = true},
+                         .tensors = llama_tensors,
+                         .n_tensors = NW_COUNT(llama_tensors)},
 };
 
 const nw_arch *nw_arch_get(nw_arch_id id)
@@ -170,8 +266,10 @@ bool nw_arch_match(const nw_arch *a, nw_naming naming, const char *name, nw_role
 }
 
 static const char *const role_names[NW_ROLE_COUNT] = {
-    "embed",  "head",   "out_norm",       "attn_norm", "q",    "k",  "v",    "o",
-    "q_norm", "k_norm", "post_attn_norm", "ffn_norm",  "gate", "up", "down", "post_ffn_norm"};
+    "embed",  "head",   "out_norm", "attn_norm",      "q",
+    "k",      "v",      "o",        "q_bias",         "k_bias",
+    "v_bias", "q_norm", "k_norm",   "post_attn_norm", "ffn_norm",
+    "gate",   "up",     "down",     "post_ffn_norm"};
 
 const char *nw_role_name(nw_role role)
 {
@@ -182,6 +280,11 @@ const char *nw_role_name(nw_role role)
 bool nw_role_is_norm(nw_role role)
 {
     return strstr(nw_role_name(role), "norm") != NULL;
+}
+
+bool nw_role_is_vector(nw_role role)
+{
+    return nw_role_is_norm(role) || strstr(nw_role_name(role), "bias") != NULL;
 }
 
 void nw_role_shape(const nw_model_config *c, nw_role role, uint32_t *n_rows, uint32_t *n_cols)
@@ -197,6 +300,9 @@ void nw_role_shape(const nw_model_config *c, nw_role role, uint32_t *n_rows, uin
         [NW_ROLE_K] = {kv, c->d_model},
         [NW_ROLE_V] = {kv, c->d_model},
         [NW_ROLE_O] = {c->d_model, q},
+        [NW_ROLE_Q_BIAS] = {1, q},
+        [NW_ROLE_K_BIAS] = {1, kv},
+        [NW_ROLE_V_BIAS] = {1, kv},
         [NW_ROLE_Q_NORM] = {1, c->d_head},
         [NW_ROLE_K_NORM] = {1, c->d_head},
         [NW_ROLE_POST_ATTN_NORM] = {1, c->d_model},

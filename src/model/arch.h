@@ -14,17 +14,28 @@ typedef struct {
     const char *name[NW_NAMING_COUNT];
 } nw_arch_tensor;
 
+/* Which layers see a window only, and what says so in config.json. */
+typedef enum {
+    NW_WINDOW_NONE,    /* all layers see everything */
+    NW_WINDOW_PATTERN, /* all but every n-th layer: sliding_window_pattern or layer_types */
+    NW_WINDOW_ALL,     /* all layers, where sliding_window is a number */
+    NW_WINDOW_SWITCHED /* layers from max_window_layers on, where use_sliding_window is true */
+} nw_window_kind;
+
 typedef struct {
     nw_arch_id id;
-    const char *gguf_name;     /* general.architecture, and the prefix of its keys */
-    const char *model_type;    /* config.json */
-    const char *nested_type;   /* model_type of a config whose text_config is this; NULL: none */
-    const char *hf_class;      /* architectures[0] */
+    const char *name;        /* for people: "qwen2" */
+    const char *gguf_name;   /* general.architecture, and the prefix of its keys; the first row of a
+                                  name is what a GGUF file of it is read as */
+    const char *model_type;  /* config.json */
+    const char *nested_type; /* model_type of a config whose text_config is this; NULL: none */
+    const char *hf_class;    /* architectures[0] */
     const char *act_key, *act; /* config.json: activation key and the one value that is supported */
     bool gguf_pairs_qk;        /* GGUF keeps q and k rows as interleaved RoPE pairs */
     float gguf_norm_offset;    /* added to GGUF's norms to give Hugging Face's */
     bool scale_embed;          /* embeddings times sqrt(d_model) */
-    nw_model_config defaults;  /* flags, and values a config.json may leave out (0: it may not) */
+    nw_window_kind window;
+    nw_model_config defaults; /* flags, and values a config.json may leave out (0: it may not) */
     const nw_arch_tensor *tensors;
     size_t n_tensors;
 } nw_arch;

@@ -191,7 +191,7 @@ static bool beyond_layers(const nw_checkpoint *c, const char *name)
 }
 
 static nw_status wrong_shape(const nw_checkpoint *c, const source *s, uint32_t rows, uint32_t cols,
-                             bool norm, nw_error *err)
+                             bool vector, nw_error *err)
 {
     char shown[SHOW];
     char found[160] = "";
@@ -203,7 +203,7 @@ static nw_status wrong_shape(const nw_checkpoint *c, const source *s, uint32_t r
                               s->dims[d]);
         n = n < sizeof found ? n : sizeof found - 1;
     }
-    if (norm) {
+    if (vector) {
         (void)snprintf(want, sizeof want, "%" PRIu32, cols);
     } else {
         (void)snprintf(want, sizeof want, "%" PRIu32 ", %" PRIu32, rows, cols);
@@ -231,15 +231,15 @@ static nw_status fill_slot(nw_checkpoint *c, const source *s, nw_role role, int3
                            nw_error *err)
 {
     nw_ckpt_tensor *t = &c->slots[slot_index(role, layer)];
-    const bool norm = nw_role_is_norm(role);
+    const bool vector = nw_role_is_vector(role);
     uint32_t rows = 0;
     uint32_t cols = 0;
 
     nw_role_shape(&c->config, role, &rows, &cols);
-    const bool fits = norm ? s->n_dims == 1 && s->dims[0] == cols
-                           : s->n_dims == 2 && s->dims[0] == rows && s->dims[1] == cols;
+    const bool fits = vector ? s->n_dims == 1 && s->dims[0] == cols
+                             : s->n_dims == 2 && s->dims[0] == rows && s->dims[1] == cols;
     if (!fits) {
-        return wrong_shape(c, s, rows, cols, norm, err);
+        return wrong_shape(c, s, rows, cols, vector, err);
     }
     *t = (nw_ckpt_tensor){.name = s->name,
                           .source = s->name,

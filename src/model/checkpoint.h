@@ -23,6 +23,9 @@ typedef enum {
     NW_ROLE_K,
     NW_ROLE_V,
     NW_ROLE_O,
+    NW_ROLE_Q_BIAS, /* qwen2: added to the products of q, k and v */
+    NW_ROLE_K_BIAS,
+    NW_ROLE_V_BIAS,
     NW_ROLE_Q_NORM,
     NW_ROLE_K_NORM,
     NW_ROLE_POST_ATTN_NORM, /* gemma: after attention, before the residual add */
@@ -35,11 +38,12 @@ typedef enum {
 } nw_role;
 
 const char *nw_role_name(nw_role role); /* "q", "ffn_norm" */
-bool nw_role_is_norm(nw_role role);     /* a vector */
-/* Shape the config asks of a role; norms are one row. */
+bool nw_role_is_norm(nw_role role);
+bool nw_role_is_vector(nw_role role); /* a norm or a bias: one row, never quantized */
+/* Shape the config asks of a role; vectors are one row. */
 void nw_role_shape(const nw_model_config *c, nw_role role, uint32_t *n_rows, uint32_t *n_cols);
 /* HF name into buf; false when the architecture has no such tensor (the head when tied, gemma's
- * extra norms in llama). */
+ * extra norms and qwen2's biases in llama). */
 bool nw_role_hf_name(const nw_model_config *c, nw_role role, int32_t layer, char *buf, size_t n);
 
 typedef enum { NW_CKPT_GGUF, NW_CKPT_HF, NW_CKPT_LLAMA2C } nw_ckpt_kind;

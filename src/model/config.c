@@ -210,14 +210,12 @@ static nw_status read_layer_types(view v, nw_model_config *c, nw_error *err)
     return NW_OK;
 }
 
-static nw_status read_window(view v, nw_model_config *c, nw_error *err)
+/* Every n-th layer is global. */
+static nw_status read_pattern(view v, nw_model_config *c, nw_error *err)
 {
-    nw_status st = NW_OK;
+    nw_status st =
+        nw_json_opt_u32(v.o, v.name, "sliding_window", 1, MAX_CTX, &c->sliding_window, err);
 
-    if (c->global_every == 0) {
-        return NW_OK;
-    }
-    st = nw_json_opt_u32(v.o, v.name, "sliding_window", 1, MAX_CTX, &c->sliding_window, err);
     if (st == NW_OK) {
         st = nw_json_opt_u32(v.o, v.name, "_sliding_window_pattern", 1, MAX_LAYERS,
                              &c->global_every, err);
@@ -227,6 +225,73 @@ static nw_status read_window(view v, nw_model_config *c, nw_error *err)
                              err);
     }
     return st == NW_OK ? read_layer_types(v, c, err) : st;
+}
+
+/* A window in the layers from `first_local` on, unless sliding_window is null. */
+static nw_status read_one_window(view v, uint32_t first_local, nw_model_config *c, nw_error *err)
+{
+    if (json_is_null(json_object_get(v.o, "sliding_window")) || first_local >= c->n_layers) {
+        return NW_OK;
+    }
+    c->global_every = c->n_layers + 1;
+    c->global_first = first_local;
+    return nw_json_opt_u32(v.o, v.name, "sliding_window", 1, MAX_CTX, &c->sliding_window, err);
+}
+
+/* Where "layer_types" stands beside the switch, it has to say the same. */
+static nw_status check_layer_types(view v, const nw_model_config *c, nw_error *err)
+{
+    const json_t *types = json_object_get(v.o, "layer_types");
+
+    for (uint32_t i = 0; i < json_array_size(types); i++) {
+        const char *t = json_string_value(json_array_get(types, i));
+        const char *want = nw_config_layer_is_global(c, i) ? "full_attention" : "sliding_attention";
+        if (i >= c->n_layers || t == NULL || strcmp(t, want) != 0) {
+            return nw_fail(err, NW_E_UNSUPPORTED,
+                           "%s: 'layer_types' entry %" PRIu32
+                           " is '%.40s', 'use_sliding_window' and 'max_window_layers' ask for %s",
+                           v.name, i, t != NULL ? t : "no string", want);
+        }
+    }
+    return NW_OK;
+}
+
+static nw_status read_switched(view v, nw_model_config *c, nw_error *err)
+{
+    bool on = false;
+    uint32_t first_local = 28; /* transformers' default of max_window_layers */
+    nw_status st = nw_json_opt_bool(v.o, v.name, "use_sliding_window", &on, err);
+
+    if (st == NW_OK) {
+        st = nw_json_opt_u32(v.o, v.name, "max_window_layers", 0, MAX_LAYERS, &first_local, err);
+    }
+    if (st == NW_OK && on) {
+        st = read_one_window(v, first_local, c, err);
+    }
+    return st == NW_OK ? check_layer_types(v, c, err) : st;
+}
+
+static nw_status read_window(view v, const nw_arch *a, nw_model_config *c, nw_error *err)
+{
+    nw_status st = NW_OK;
+
+    switch (a->window) {
+    case NW_WINDOW_NONE:
+        break;
+    case NW_WINDOW_PATTERN:
+        st = read_pattern(v, c, err);
+        break;
+    case NW_WINDOW_ALL:
+        st = read_one_window(v, 0, c, err);
+        break;
+    case NW_WINDOW_SWITCHED:
+        st = read_switched(v, c, err);
+        break;
+    }
+    if (c->global_every == 0) {
+        c->sliding_window = 0;
+    }
+    return st;
 }
 
 static nw_status read_scales(view v, const nw_arch *a, nw_model_config *c, nw_error *err)
@@ -263,7 +328,7 @@ static nw_status refuse_unknown(view v, const nw_arch *a, nw_error *err)
     for (size_t i = 0; i < NW_COUNT(flags) && st == NW_OK; i++) {
         bool on = false;
         st = nw_json_opt_bool(v.o, v.name, flags[i], &on, err);
-        if (st == NW_OK && on) {
+        if (st == NW_OK && on && !(i == 0 && a->defaults.qkv_bias)) {
             st = nw_fail(err, NW_E_UNSUPPORTED, "%s: '%s' is true, only false is supported", v.name,
                          flags[i]);
         }
@@ -350,11 +415,16 @@ static const nw_arch *pick_arch(const json_t *root, const json_t **text)
 static nw_status unknown_arch(const char *name, const json_t *root, nw_error *err)
 {
     const char *s = json_string_value(json_array_get(json_object_get(root, "architectures"), 0));
+    char known[256] = "";
 
+    for (size_t i = 0; nw_arch_at(i) != NULL; i++) {
+        const size_t n = strlen(known);
+        (void)snprintf(known + n, sizeof known - n, "%s%s", i > 0 ? ", " : "",
+                       nw_arch_at(i)->hf_class);
+    }
     s = s != NULL ? s : json_string_value(json_object_get(root, "model_type"));
-    return nw_fail(err, NW_E_UNSUPPORTED,
-                   "%s: architecture '%.60s', expected LlamaForCausalLM or Gemma3ForCausalLM", name,
-                   s != NULL ? s : "(not named)");
+    return nw_fail(err, NW_E_UNSUPPORTED, "%s: architecture '%.60s', expected one of %s", name,
+                   s != NULL ? s : "(not named)", known);
 }
 
 nw_status nw_config_from_json(const char *name, const json_t *root, nw_model_config *out,
@@ -380,7 +450,7 @@ nw_status nw_config_from_json(const char *name, const json_t *root, nw_model_con
         st = read_rope(v, &c, err);
     }
     if (st == NW_OK) {
-        st = read_window(v, &c, err);
+        st = read_window(v, a, &c, err);
     }
     if (st == NW_OK) {
         st = read_scales(v, a, &c, err);
@@ -429,6 +499,9 @@ nw_status nw_config_check(const nw_model_config *c, const char *name, nw_error *
     }
     if (c->d_head % 2 != 0) {
         return bad_dims(name, "a head of odd size cannot be rotated", c->d_head, 2, err);
+    }
+    if (c->global_every > 0 && c->sliding_window == 0) {
+        return nw_fail(err, NW_E_RANGE, "%s: layers with a sliding window of 0 tokens", name);
     }
     if (!(c->norm_eps >= 0 && c->norm_eps < 1) || !(c->rope_base >= 1 && c->rope_base <= 1e12F) ||
         !(c->rope_base_local >= 1 && c->rope_base_local <= 1e12F)) {

@@ -197,6 +197,9 @@ static nw_status read_rest(keys *k, const nw_arch *a, nw_model_config *c, nw_err
         st = nw_fail(err, NW_E_UNSUPPORTED, "%s: a mixture of %" PRIu32 " experts",
                      nw_gguf_path(k->g, 0), experts);
     }
+    if (c->global_every == 0) {
+        c->sliding_window = 0;
+    }
     c->attn_scale = c->d_head > 0 ? 1.0F / sqrtf((float)c->d_head) : 0;
     if (a->scale_embed) {
         c->embed_scale = sqrtf((float)c->d_model);
@@ -278,10 +281,18 @@ static nw_status pick_arch(const nw_gguf *g, const nw_arch **out, nw_error *err)
         }
     }
     char shown[48];
+    char known[128] = "";
+    for (size_t i = 0; nw_arch_at(i) != NULL; i++) {
+        const char *known_name = nw_arch_at(i)->gguf_name;
+        const size_t len = strlen(known);
+        if (strstr(known, known_name) == NULL) {
+            (void)snprintf(known + len, sizeof known - len, "%s%s", i > 0 ? ", " : "", known_name);
+        }
+    }
     return st != NW_OK
                ? st
-               : nw_fail(err, NW_E_UNSUPPORTED, "%s: architecture '%s', expected llama or gemma3",
-                         nw_gguf_path(g, 0), nw_name_show(name, n, shown, sizeof shown));
+               : nw_fail(err, NW_E_UNSUPPORTED, "%s: architecture '%s', expected one of %s",
+                         nw_gguf_path(g, 0), nw_name_show(name, n, shown, sizeof shown), known);
 }
 
 nw_status nw_config_from_gguf(const nw_gguf *g, nw_model_config *out, nw_error *err)

@@ -59,8 +59,8 @@ static json_t *eos(const nw_model_config *c)
     return list;
 }
 
-/* What only models with sliding windows have. */
-static int add_gemma(json_t *o, const nw_model_config *c)
+/* What only models whose windows have a period have. */
+static int add_pattern(json_t *o, const nw_model_config *c)
 {
     json_t *types = json_array();
     int bad = 0;
@@ -83,11 +83,38 @@ static int add_gemma(json_t *o, const nw_model_config *c)
     return bad;
 }
 
+static json_t *window_or_null(const nw_model_config *c)
+{
+    return c->global_every > 0 ? json_integer(c->sliding_window) : json_null();
+}
+
+static int add_windows(json_t *o, const nw_arch *a, const nw_model_config *c)
+{
+    int bad = 0;
+
+    switch (a->window) {
+    case NW_WINDOW_NONE:
+        break;
+    case NW_WINDOW_PATTERN:
+        return c->global_every > 0 ? add_pattern(o, c) : 0;
+    case NW_WINDOW_ALL:
+        return json_object_set_new(o, "sliding_window", window_or_null(c));
+    case NW_WINDOW_SWITCHED:
+        bad |= json_object_set_new(o, "use_sliding_window", json_boolean(c->global_every > 0));
+        bad |= json_object_set_new(o, "sliding_window", window_or_null(c));
+        bad |=
+            json_object_set_new(o, "max_window_layers",
+                                json_integer(c->global_every > 0 ? c->global_first : c->n_layers));
+        break;
+    }
+    return bad;
+}
+
 json_t *nw_config_to_json(const nw_model_config *c, const char *torch_dtype)
 {
     const nw_arch *a = nw_arch_get(c->arch);
     json_t *o = json_pack("{s:[s], s:s, s:s, s:b, s:b}", "architectures", a->hf_class, "model_type",
-                          a->model_type, a->act_key, a->act, "attention_bias", 0,
+                          a->model_type, a->act_key, a->act, "attention_bias", (int)c->qkv_bias,
                           "tie_word_embeddings", (int)c->tied);
     const struct {
         const char *key;
@@ -114,10 +141,7 @@ json_t *nw_config_to_json(const nw_model_config *c, const char *torch_dtype)
     for (size_t i = 0; i < NW_COUNT(rows); i++) {
         bad |= json_object_set_new(o, rows[i].key, rows[i].value);
     }
-    if (bad == 0 && c->global_every > 0) {
-        bad |= add_gemma(o, c);
-    }
-    if (bad != 0) {
+    if (bad != 0 || add_windows(o, a, c) != 0) {
         json_decref(o);
         return NULL;
     }

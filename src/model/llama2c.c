@@ -104,7 +104,7 @@ static nw_status add_role(nw_llama2c *m, nw_role role, const uint8_t **at, nw_er
         nw_llama2c_tensor *t = &m->tensors[m->n_tensors];
         char name[NAME_BYTES];
         nw_role_shape(c, role, &t->n_rows, &t->n_cols);
-        t->vector = nw_role_is_norm(role);
+        t->vector = nw_role_is_vector(role);
         t->n_bytes = (size_t)t->n_rows * t->n_cols * 4;
         t->data = *at;
         *at += t->n_bytes;

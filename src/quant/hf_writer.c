@@ -218,7 +218,7 @@ static nw_status open_shard(const writer *w, size_t shard, nw_st_writer **out, n
     }
     for (size_t i = 0; i < n; i++) {
         const nw_ckpt_tensor *t = nw_checkpoint_at(w->job->ckpt, i);
-        const bool vector = nw_role_is_norm(t->role);
+        const bool vector = nw_role_is_vector(t->role);
         if (w->shard_of[i] == shard) {
             decls[k++] = (nw_st_decl){.name = t->name,
                                       .format = w->job->dtype,

@@ -38,7 +38,7 @@ static bool matches_any(const nw_recipe_pattern *p, const nw_checkpoint *c, pcre
 {
     for (size_t i = 0; i < nw_checkpoint_n_tensors(c); i++) {
         const nw_ckpt_tensor *t = nw_checkpoint_at(c, i);
-        if (!nw_role_is_norm(t->role) &&
+        if (!nw_role_is_vector(t->role) &&
             pcre2_match(p->code, (PCRE2_SPTR)t->name, leaf_length(t->name), 0, 0, md, NULL) >= 0) {
             return true;
         }
@@ -106,7 +106,7 @@ static void choose(const nw_recipe *r, const nw_ckpt_tensor *t, pcre2_match_data
                    nw_recipe_choice *out)
 {
     *out = (nw_recipe_choice){.tensor = t, .type = r->keep, .why = "kept"};
-    if (nw_role_is_norm(t->role)) {
+    if (nw_role_is_vector(t->role)) {
         out->is_vector = true;
         out->type = (nw_panel_type){.kind = NW_PANEL_F32};
         return;

@@ -262,7 +262,10 @@ nw_status nw_rotation_edit(void *ctx, const nw_ckpt_tensor *t, uint32_t row0, ui
         t->role == NW_ROLE_OUT_NORM || t->role == NW_ROLE_ATTN_NORM || t->role == NW_ROLE_FFN_NORM;
     nw_status st = NW_OK;
 
-    if (nw_role_is_norm(t->role)) {
+    if (t->role == NW_ROLE_V_BIAS && has(r, NW_ROTATE_HEADS)) {
+        return turn_rows(&r->heads, t->n_cols, 1, rows, err);
+    }
+    if (nw_role_is_vector(t->role)) {
         for (uint32_t k = 0; folded && has(r, NW_ROTATE_RESIDUAL) && k < t->n_cols; k++) {
             rows[k] = r->config->norm_plus_one ? 0 : 1;
         }

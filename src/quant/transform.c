@@ -16,7 +16,7 @@ struct nw_transform {
 };
 
 /* What a place does to the tensors of a role. */
-typedef enum { SIDE_GAIN, SIDE_COLS, SIDE_ROWS } side;
+typedef enum { SIDE_GAIN, SIDE_COLS, SIDE_ROWS, SIDE_BIAS } side;
 
 static const struct {
     nw_role role;
@@ -28,6 +28,7 @@ static const struct {
     {NW_ROLE_K, NW_PLACE_ATTN, SIDE_COLS},
     {NW_ROLE_V, NW_PLACE_ATTN, SIDE_COLS},
     {NW_ROLE_V, NW_PLACE_V, SIDE_ROWS},
+    {NW_ROLE_V_BIAS, NW_PLACE_V, SIDE_BIAS},
     {NW_ROLE_O, NW_PLACE_V, SIDE_COLS},
     {NW_ROLE_FFN_NORM, NW_PLACE_FFN, SIDE_GAIN},
     {NW_ROLE_GATE, NW_PLACE_FFN, SIDE_COLS},
@@ -129,7 +130,7 @@ double *nw_transform_factors(nw_transform *t, int32_t layer, nw_place place)
 
 /* What multiplies (or divides) rows and columns of a tensor; NULL: nothing does. */
 typedef struct {
-    const double *gain, *rows, *cols;
+    const double *gain, *rows, *cols, *bias;
     nw_place col_place;
 } factors;
 
@@ -144,6 +145,8 @@ static factors factors_of(const nw_transform *t, nw_role role, int32_t layer)
                 f.gain = list;
             } else if (folds[i].side == SIDE_ROWS) {
                 f.rows = list;
+            } else if (folds[i].side == SIDE_BIAS) {
+                f.bias = list;
             } else {
                 f.cols = list;
                 f.col_place = folds[i].place;
@@ -164,7 +167,9 @@ static void scale_rows(const nw_transform *t, const factors *f, const nw_ckpt_te
         const double row = f->rows != NULL ? f->rows[row0 + r] : 1;
         for (uint32_t k = 0; k < tensor->n_cols; k++) {
             double x = (double)w[k] * row;
-            if (f->gain != NULL) {
+            if (f->bias != NULL) { /* a row of its own: each value goes with a row of the matrix */
+                x *= f->bias[k];
+            } else if (f->gain != NULL) {
                 x = (x + one) / f->gain[k] - one;
             } else if (f->cols != NULL) {
                 const double c = f->cols[nw_place_channel(&t->config, f->col_place, k)];
@@ -185,7 +190,7 @@ nw_status nw_transform_edit(void *ctx, const nw_ckpt_tensor *tensor, uint32_t ro
     if (t->rotation != NULL) {
         st = nw_rotation_edit(t->rotation, tensor, row0, n_rows, rows, err);
     }
-    if (st == NW_OK && (f.gain != NULL || f.rows != NULL || f.cols != NULL)) {
+    if (st == NW_OK && (f.gain != NULL || f.rows != NULL || f.cols != NULL || f.bias != NULL)) {
         scale_rows(t, &f, tensor, row0, n_rows, rows);
     }
     return st;

@@ -90,12 +90,13 @@ static nw_status read_max_tokens(const char *name, const json_t *v, nw_api_reque
 {
     json_int_t n = 0;
 
-    if (integer(name, v, 1, MAX_TOKENS_LIMIT, &n, e) != NW_OK) {
+    if (integer(name, v, r->chat ? 1 : 0, MAX_TOKENS_LIMIT, &n, e) != NW_OK) {
         return NW_E_FORMAT;
     }
-    if (r->max_tokens == 0 || (uint32_t)n < r->max_tokens) {
+    if (!r->has_max_tokens || (uint32_t)n < r->max_tokens) {
         r->max_tokens = (uint32_t)n;
     }
+    r->has_max_tokens = true;
     return NW_OK;
 }
 
@@ -235,10 +236,21 @@ static nw_status read_stop(const char *name, const json_t *v, nw_api_request *r,
 static nw_status read_logprobs(const char *name, const json_t *v, nw_api_request *r,
                                nw_api_error *e)
 {
-    if (!r->chat) {
-        return nw_api_fail(e, name, "logprobs: not supported by /v1/completions");
+    json_int_t n = 0;
+
+    if (r->chat) {
+        return boolean(name, v, &r->logprobs, e);
     }
-    return boolean(name, v, &r->logprobs, e);
+    r->logprobs =
+        true; /* completions: a number, of the most likely tokens beside the one there is */
+    const nw_status st = integer(name, v, 0, NW_TOP_LOGPROBS_MAX, &n, e);
+    r->n_top_logprobs = (uint32_t)n;
+    return st;
+}
+
+static nw_status read_echo(const char *name, const json_t *v, nw_api_request *r, nw_api_error *e)
+{
+    return boolean(name, v, &r->echo, e);
 }
 
 static nw_status read_top_logprobs(const char *name, const json_t *v, nw_api_request *r,
@@ -323,7 +335,7 @@ static const struct param {
     {"response_format", BOTH, read_response_format},
     {"n", BOTH, only_one},
     {"best_of", TEXT, only_one},
-    {"echo", TEXT, only_neutral},
+    {"echo", TEXT, read_echo},
     {"suffix", TEXT, only_neutral},
     {"presence_penalty", BOTH, only_neutral},
     {"frequency_penalty", BOTH, only_neutral},
@@ -361,8 +373,14 @@ static nw_status check_whole(const nw_api_request *r, nw_api_error *e)
     if (r->chat && r->messages == NULL) {
         return nw_api_fail(e, "messages", "messages: missing");
     }
-    if (!r->chat && r->prompt == NULL && r->ids == NULL) {
+    if (!r->chat && r->n_prompts == 0) {
         return nw_api_fail(e, "prompt", "prompt: missing");
+    }
+    if (r->stream && r->n_prompts > 1) {
+        return nw_api_fail(e, "stream", "stream: takes one prompt, %zu are given", r->n_prompts);
+    }
+    if (r->has_max_tokens && r->max_tokens == 0 && !r->echo) {
+        return nw_api_fail(e, "max_tokens", "max_tokens: 0 leaves no answer without echo");
     }
     if ((r->include_usage || r->event_usage) && !r->stream) {
         return nw_api_fail(e, "stream_options", "stream_options: needs stream to be true");
@@ -413,27 +431,65 @@ static nw_status read_params(const json_t *root, nw_api_request *r, nw_api_error
     return check_whole(r, e);
 }
 
+static nw_status parse_body(const char *body, size_t n, uint32_t max_depth, json_t **out,
+                            nw_api_error *e)
+{
+    nw_error err = {0};
+    nw_status st = NW_OK;
+
+    if (nw_json_parse("body", body, n, out, &err) != NW_OK) {
+        return nw_api_fail(e, "", "not JSON: %.400s", err.message);
+    }
+    if (!json_is_object(*out)) {
+        st = nw_api_fail(e, "", "body: a JSON object is expected");
+    } else if (depth_of(*out, max_depth + 1) > max_depth) {
+        st = nw_api_fail(e, "", "body: nested deeper than %u levels", max_depth);
+    }
+    if (st != NW_OK) {
+        json_decref(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+nw_status nw_api_parse_object(const char *body, size_t n, uint32_t max_depth,
+                              const char *const *keys, size_t n_keys, json_t **out, nw_api_error *e)
+{
+    const char *key = NULL;
+    json_t *value = NULL;
+
+    if (parse_body(body, n, max_depth, out, e) != NW_OK) {
+        return NW_E_FORMAT;
+    }
+    json_object_foreach(*out, key, value)
+    {
+        size_t i = 0;
+        while (i < n_keys && strcmp(keys[i], key) != 0) {
+            i++;
+        }
+        if (i == n_keys && !json_is_null(value)) {
+            (void)nw_api_fail(e, key, "unknown or unsupported parameter '%.60s'", key);
+            json_decref(*out);
+            *out = NULL;
+            return NW_E_FORMAT;
+        }
+    }
+    return NW_OK;
+}
+
 nw_status nw_api_parse(const char *body, size_t n, bool chat, uint32_t max_depth,
                        nw_api_request *out, nw_api_error *e)
 {
     nw_api_request r = {.chat = chat};
-    nw_error err = {0};
     json_t *root = NULL;
-    nw_status st = NW_OK;
 
     *out = (nw_api_request){0};
     r.sampling = nw_sampling_greedy();
     r.sampling.temperature = 1; /* the API's default */
-    if (nw_json_parse("body", body, n, &root, &err) != NW_OK) {
-        return nw_api_fail(e, "", "not JSON: %.400s", err.message);
+    if (parse_body(body, n, max_depth, &root, e) != NW_OK) {
+        return NW_E_FORMAT;
     }
-    if (!json_is_object(root)) {
-        st = nw_api_fail(e, "", "body: a JSON object is expected");
-    } else if (depth_of(root, max_depth + 1) > max_depth) {
-        st = nw_api_fail(e, "", "body: nested deeper than %u levels", max_depth);
-    } else {
-        st = read_params(root, &r, e);
-    }
+    const nw_status st = read_params(root, &r, e);
     json_decref(root);
     if (st != NW_OK) {
         nw_api_release(&r);
@@ -446,13 +502,55 @@ nw_status nw_api_parse(const char *body, size_t n, bool chat, uint32_t max_depth
 void nw_api_release(nw_api_request *r)
 {
     json_decref(r->messages);
-    free(r->prompt);
-    free(r->ids);
+    for (size_t i = 0; i < r->n_prompts; i++) {
+        free(r->prompts[i].text);
+        free(r->prompts[i].ids);
+    }
+    free(r->prompts);
     free(r->model);
     for (size_t i = 0; i < r->n_stop; i++) {
         free(r->stop[i]);
     }
     *r = (nw_api_request){0};
+}
+
+static bool copy_prompt(const nw_api_prompt *p, nw_api_prompt *out)
+{
+    *out = (nw_api_prompt){.n_bytes = p->n_bytes, .n_ids = p->n_ids};
+    if (p->text != NULL) {
+        out->text = strdup(p->text);
+        return out->text != NULL;
+    }
+    out->ids = calloc(p->n_ids + 1, sizeof *out->ids);
+    if (out->ids != NULL) {
+        memcpy(out->ids, p->ids, p->n_ids * sizeof *out->ids);
+    }
+    return out->ids != NULL;
+}
+
+bool nw_api_one_prompt(const nw_api_request *all, size_t i, nw_api_request *out)
+{
+    nw_api_request r = *all;
+    bool ok = true;
+
+    r.messages = json_incref(all->messages);
+    r.prompts = all->n_prompts > 0 ? calloc(1, sizeof *r.prompts) : NULL;
+    r.n_prompts = r.prompts != NULL ? 1 : 0;
+    if (r.n_prompts > 0) {
+        ok = copy_prompt(&all->prompts[i], &r.prompts[0]);
+    }
+    r.model = all->model != NULL ? strdup(all->model) : NULL;
+    ok = ok && (r.model != NULL) == (all->model != NULL) &&
+         (r.prompts != NULL) == (all->n_prompts > 0);
+    for (size_t k = 0; k < r.n_stop; k++) {
+        r.stop[k] = strdup(all->stop[k]);
+        ok = ok && r.stop[k] != NULL;
+    }
+    *out = r;
+    if (!ok) {
+        nw_api_release(out);
+    }
+    return ok;
 }
 
 char *nw_api_error_json(const nw_api_error *e)

@@ -11,15 +11,25 @@
 #include "engine/sampler.h"
 #include "engine/textout.h"
 
+#define NW_API_MAX_PROMPTS 1024
+
+/* One prompt of a completion: text, or ids. */
 typedef struct {
-    bool chat;
-    json_t *messages; /* chat: array of objects with string role and string content; owned */
-    char *prompt;     /* completions: text, or ids */
-    size_t n_prompt_bytes;
+    char *text; /* NULL: ids */
+    size_t n_bytes;
     int32_t *ids;
     size_t n_ids;
+} nw_api_prompt;
+
+typedef struct {
+    bool chat;
+    json_t *messages;       /* chat: array of objects with string role and string content; owned */
+    nw_api_prompt *prompts; /* completions */
+    size_t n_prompts;
     char *model;         /* NULL: not given */
-    uint32_t max_tokens; /* the lower of both names; 0: not given */
+    bool has_max_tokens; /* otherwise max_tokens is 0 */
+    uint32_t max_tokens; /* the lower of both names; 0 only with echo */
+    bool echo;           /* the answer begins with the prompt */
     nw_sampling sampling;
     bool has_seed;
     bool ignore_eos, stream;
@@ -46,6 +56,14 @@ nw_status nw_api_fail(nw_api_error *e, const char *param, const char *fmt, ...) 
 NW_MUST_USE nw_status nw_api_parse(const char *body, size_t n, bool chat, uint32_t max_depth,
                                    nw_api_request *out, nw_api_error *e);
 void nw_api_release(nw_api_request *r);
+
+/* A copy of the request with prompt i alone (i is 0 for a chat). False: no memory, *out is empty. */
+NW_MUST_USE bool nw_api_one_prompt(const nw_api_request *all, size_t i, nw_api_request *out);
+
+/* The body of another route: an object none of whose keys is unknown. The caller owns *out. */
+NW_MUST_USE nw_status nw_api_parse_object(const char *body, size_t n, uint32_t max_depth,
+                                          const char *const *keys, size_t n_keys, json_t **out,
+                                          nw_api_error *e);
 
 /* {"error": {"message", "type", "param", "code"}}; the caller frees it; NULL when out of memory. */
 char *nw_api_error_json(const nw_api_error *e);

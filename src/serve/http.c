@@ -20,6 +20,8 @@
 typedef enum {
     ROUTE_CHAT,
     ROUTE_TEXT,
+    ROUTE_TOKENIZE,
+    ROUTE_DETOKENIZE,
     ROUTE_MODELS,
     ROUTE_HEALTH,
     ROUTE_METRICS,
@@ -33,6 +35,8 @@ static const struct {
 } routes[] = {
     {"/v1/chat/completions", "POST", ROUTE_CHAT, false},
     {"/v1/completions", "POST", ROUTE_TEXT, false},
+    {"/tokenize", "POST", ROUTE_TOKENIZE, false},
+    {"/detokenize", "POST", ROUTE_DETOKENIZE, false},
     {"/v1/models", "GET", ROUTE_MODELS, false},
     {"/health", "GET", ROUTE_HEALTH, true},
     {"/metrics", "GET", ROUTE_METRICS, false},
@@ -164,6 +168,16 @@ static enum MHD_Result answer_stream(nw_server *s, struct MHD_Connection *conn, 
 
 /* ---- generation ----------------------------------------------------------------------------- */
 
+/* text, or the error; neither: the client has gone */
+static enum MHD_Result answer_text(nw_server *s, struct MHD_Connection *conn, char *text,
+                                   const nw_api_error *e)
+{
+    if (text == NULL) {
+        return e->http_status != 0 ? answer_error(s, conn, e) : MHD_NO;
+    }
+    return answer(s, conn, MHD_HTTP_OK, "application/json", text, NULL, NULL);
+}
+
 static enum MHD_Result generate(nw_server *s, struct MHD_Connection *conn, const nw_buf *body,
                                 bool chat)
 {
@@ -179,29 +193,33 @@ static enum MHD_Result generate(nw_server *s, struct MHD_Connection *conn, const
     }
     /* what waits for a slot is no idle connection */
     (void)MHD_set_connection_option(conn, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
-    const nw_status st = nw_job_admit(s, &req, info != NULL ? info->connect_fd : -1, &job, &e);
+    const int fd = info != NULL ? info->connect_fd : -1;
+    if (req.stream) {
+        const nw_status st = nw_job_admit(s, &req, fd, &job, &e);
+        nw_api_release(&req);
+        return st == NW_OK ? answer_stream(s, conn, job) : answer_error(s, conn, &e);
+    }
+    char *text = nw_job_answer(s, &req, fd, &e);
     nw_api_release(&req);
-    if (st != NW_OK) {
-        return answer_error(s, conn, &e);
-    }
-    if (nw_job_streams(job)) {
-        return answer_stream(s, conn, job);
-    }
-    char *text = nw_job_whole(job, &e);
-    nw_job_close(job);
-    if (text == NULL) {
-        return e.http_status != 0 ? answer_error(s, conn, &e) : MHD_NO;
-    }
-    return answer(s, conn, MHD_HTTP_OK, "application/json", text, NULL, NULL);
+    return answer_text(s, conn, text, &e);
 }
 
 static enum MHD_Result dispatch(nw_server *s, struct MHD_Connection *conn, const exchange *x)
 {
+    nw_api_error e = {0};
+    char *text = NULL;
+
     switch (routes[x->route].id) {
     case ROUTE_CHAT:
         return generate(s, conn, &x->body, true);
     case ROUTE_TEXT:
         return generate(s, conn, &x->body, false);
+    case ROUTE_TOKENIZE:
+        text = nw_tokenize_text(s, x->body.data != NULL ? x->body.data : "", x->body.len, &e);
+        return answer_text(s, conn, text, &e);
+    case ROUTE_DETOKENIZE:
+        text = nw_detokenize_text(s, x->body.data != NULL ? x->body.data : "", x->body.len, &e);
+        return answer_text(s, conn, text, &e);
     case ROUTE_MODELS:
         return answer(s, conn, MHD_HTTP_OK, "application/json", models_text(s), NULL, NULL);
     case ROUTE_HEALTH:

@@ -3,6 +3,7 @@
 #ifndef NW_SERVE_HTTP_H
 #define NW_SERVE_HTTP_H
 
+#include "serve/api.h"
 #include "serve/state.h"
 
 /* libmicrohttpd's callbacks; cls is the nw_server. */
@@ -15,5 +16,9 @@ void nw_http_completed(void *cls, struct MHD_Connection *conn, void **req_cls,
 /* The text of /metrics (Prometheus 0.0.4), and /narrow/facts; freed by the caller; NULL: no memory. */
 char *nw_metrics_text(nw_server *s);
 char *nw_facts_text(nw_server *s);
+
+/* Answers of POST /tokenize and /detokenize (tokens.c); NULL: *e says why. */
+char *nw_tokenize_text(const nw_server *s, const char *body, size_t n, nw_api_error *e);
+char *nw_detokenize_text(const nw_server *s, const char *body, size_t n, nw_api_error *e);
 
 #endif

@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "model/template.h"
+#include "serve/logprobs.h"
 #include "serve/reply.h"
 
 #define HANG_UP_MS     50
@@ -33,6 +34,9 @@ struct nw_job {
     uint32_t n_prompt, n_output;
     nw_buf text;      /* what the last token made showable */
     json_t *logprobs; /* entries not sent yet; NULL when not asked for */
+    nw_buf echo;      /* text of the prompt, until it is shown */
+    bool echoed;
+    size_t offset; /* characters of the logprobs already sent */
     char id[40];
     int64_t created;
 };
@@ -76,19 +80,38 @@ static nw_status encode(const nw_server *s, const nw_api_request *r, nw_ids *ids
     if (r->chat) {
         return nw_chat_encode(s->tok, r->messages, true, ids, err);
     }
-    if (r->prompt != NULL) {
-        return nw_tokenizer_encode(s->tok, r->prompt, r->n_prompt_bytes, NW_TOK_BOS, ids, err);
+    const nw_api_prompt *p = &r->prompts[0];
+    if (p->text != NULL) {
+        return nw_tokenizer_encode(s->tok, p->text, p->n_bytes, NW_TOK_BOS, ids, err);
     }
-    for (size_t i = 0; i < r->n_ids; i++) {
-        if ((uint32_t)r->ids[i] >= n_vocab) {
+    for (size_t i = 0; i < p->n_ids; i++) {
+        if ((uint32_t)p->ids[i] >= n_vocab) {
             return nw_fail(err, NW_E_RANGE, "prompt[%zu]: token id %d, 0 to %u are allowed", i,
-                           r->ids[i], n_vocab - 1);
+                           p->ids[i], n_vocab - 1);
         }
-        if (!nw_ids_push(ids, r->ids[i])) {
-            return nw_fail(err, NW_E_NOMEM, "no memory for %zu prompt tokens", r->n_ids);
+        if (!nw_ids_push(ids, p->ids[i])) {
+            return nw_fail(err, NW_E_NOMEM, "no memory for %zu prompt tokens", p->n_ids);
         }
     }
     return NW_OK;
+}
+
+/* The text that the answer begins with, and the entry of the first token. */
+static nw_status begin_echo(nw_job *j, const nw_ids *ids, nw_error *err)
+{
+    const nw_api_prompt *p = &j->req.prompts[0];
+
+    if (j->req.logprobs) {
+        (void)json_array_append_new(j->logprobs,
+                                    nw_logprob_entry(j->server->tok, ids->ids[0], 0, NULL, 0));
+    }
+    if (p->text == NULL) {
+        return nw_tokenizer_decode(j->server->tok, ids->ids, ids->n,
+                                   NW_DETOK_START | NW_DETOK_CONTROL, &j->echo, err);
+    }
+    return nw_buf_add(&j->echo, p->text, p->n_bytes)
+               ? NW_OK
+               : nw_fail(err, NW_E_NOMEM, "no memory for a prompt of %zu bytes", p->n_bytes);
 }
 
 /* Holds the prompt against the context and settles max_tokens. */
@@ -100,13 +123,14 @@ static nw_status fit(const nw_server *s, nw_api_request *r, size_t n_prompt, nw_
         (void)refuse(e, 400, "invalid_request_error", NULL, "the prompt has no tokens");
         return NW_E_RANGE;
     }
-    if (n_prompt >= s->n_ctx || r->max_tokens > s->n_ctx - n_prompt) {
+    const uint32_t least = r->has_max_tokens ? r->max_tokens : 1;
+    if (n_prompt > s->n_ctx || least > s->n_ctx - n_prompt) {
         (void)snprintf(why, sizeof why,
                        "prompt of %zu tokens and %u to generate: the context holds %u", n_prompt,
-                       r->max_tokens > 0 ? r->max_tokens : 1, s->n_ctx);
+                       least, s->n_ctx);
         return refuse(e, 400, "invalid_request_error", "context_length_exceeded", why);
     }
-    if (r->max_tokens == 0) {
+    if (!r->has_max_tokens) {
         const uint32_t room = s->n_ctx - (uint32_t)n_prompt;
         r->max_tokens = r->chat || room < COMPLETION_MAX ? room : COMPLETION_MAX;
     }
@@ -121,18 +145,21 @@ static nw_status submit(nw_job *j, const nw_ids *ids, nw_api_error *e)
     nw_error err = {0};
     nw_api_request *r = &j->req;
     const char *stop[NW_STOP_MAX];
+    const bool score = r->echo && (r->logprobs || r->max_tokens == 0);
+    const size_t n_mail = r->max_tokens + (score ? ids->n : 0);
 
     for (size_t i = 0; i < r->n_stop; i++) {
         stop[i] = r->stop[i];
     }
     if (nw_textout_open(j->server->tok, stop, r->n_stop, &j->out, &err) != NW_OK ||
-        nw_mailbox_open(r->max_tokens, r->n_top_logprobs, &j->box, &err) != NW_OK) {
+        nw_mailbox_open(n_mail, r->n_top_logprobs, &j->box, &err) != NW_OK) {
         return refuse_error(e, &err);
     }
     const nw_sched_request q = {.prompt = ids->ids,
                                 .n_prompt = ids->n,
                                 .max_tokens = r->max_tokens,
                                 .sampling = r->sampling,
+                                .score_prompt = score,
                                 .ignore_eos = r->ignore_eos,
                                 .n_top_logprobs = r->n_top_logprobs,
                                 .on_event = nw_mailbox_on_event,
@@ -156,6 +183,9 @@ static nw_job *job_new(nw_server *s, nw_api_request *req, int fd)
         *req = (nw_api_request){0};
         j->created = (int64_t)time(NULL);
         nw_buf_init(&j->text, MAX_TEXT);
+        nw_buf_init(&j->echo, MAX_TEXT);
+        j->echoed = !j->req.echo;
+        j->logprobs = j->req.logprobs ? json_array() : NULL;
         (void)snprintf(j->id, sizeof j->id, "%s-%" PRIu64, j->req.chat ? "chatcmpl" : "cmpl",
                        (uint64_t)atomic_fetch_add(&s->next_id, 1) + 1);
         atomic_fetch_add(&s->n_jobs, 1);
@@ -189,6 +219,9 @@ nw_status nw_job_admit(nw_server *s, nw_api_request *req, int fd, nw_job **out, 
     } else {
         st = fit(s, &j->req, ids.n, e);
     }
+    if (st == NW_OK && j->req.echo && begin_echo(j, &ids, &err) != NW_OK) {
+        st = refuse_error(e, &err);
+    }
     if (st == NW_OK) {
         st = submit(j, &ids, e);
     }
@@ -197,7 +230,6 @@ nw_status nw_job_admit(nw_server *s, nw_api_request *req, int fd, nw_job **out, 
         nw_job_close(j);
         return st;
     }
-    j->logprobs = j->req.logprobs ? json_array() : NULL;
     *out = j;
     return NW_OK;
 }
@@ -219,15 +251,11 @@ void nw_job_close(nw_job *j)
     nw_mailbox_close(j->box);
     nw_textout_close(j->out);
     nw_buf_release(&j->text);
+    nw_buf_release(&j->echo);
     json_decref(j->logprobs);
     nw_api_release(&j->req);
     atomic_fetch_sub(&j->server->n_jobs, 1);
     free(j);
-}
-
-bool nw_job_streams(const nw_job *j)
-{
-    return j->req.stream;
 }
 
 /* ---- driving -------------------------------------------------------------------------------- */
@@ -241,14 +269,19 @@ static bool client_gone(const nw_job *j)
     return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
 }
 
-static void take_token(nw_job *j, const nw_mail *mail)
+static void take_logprob(nw_job *j, const nw_mail *mail)
 {
-    j->n_output++;
     if (j->logprobs != NULL) {
         (void)json_array_append_new(
             j->logprobs,
-            nw_reply_logprob(j->server->tok, mail->id, mail->logprob, mail->top, mail->n_top));
+            nw_logprob_entry(j->server->tok, mail->id, mail->logprob, mail->top, mail->n_top));
     }
+}
+
+static void take_token(nw_job *j, const nw_mail *mail)
+{
+    j->n_output++;
+    take_logprob(j, mail);
     if (nw_textout_push(j->out, mail->id, &j->text)) {
         j->ended = true;
         j->finish = "stop";
@@ -290,7 +323,13 @@ static bool advance(nw_job *j)
         mail = nw_mailbox_next(j->box, HANG_UP_MS);
     }
     nw_buf_clear(&j->text);
-    if (mail.kind == NW_MAIL_TOKEN) {
+    if (mail.kind != NW_MAIL_PROMPT && !j->echoed) { /* the prompt has been scored to its end */
+        (void)nw_buf_add(&j->text, j->echo.data != NULL ? j->echo.data : "", j->echo.len);
+        j->echoed = true;
+    }
+    if (mail.kind == NW_MAIL_PROMPT) {
+        take_logprob(j, &mail);
+    } else if (mail.kind == NW_MAIL_TOKEN) {
         take_token(j, &mail);
     } else {
         take_end(j, &mail);
@@ -298,7 +337,7 @@ static bool advance(nw_job *j)
     return true;
 }
 
-static nw_reply_head head(const nw_job *j)
+nw_reply_head nw_job_head(const nw_job *j)
 {
     return (nw_reply_head){.chat = j->req.chat,
                            .id = j->id,
@@ -340,11 +379,12 @@ static void add_text(nw_job *j, const nw_reply_head *h, nw_buf *out)
 {
     nw_reply_delta d = {.text = j->text.data != NULL ? j->text.data : "",
                         .n_text = j->text.len,
+                        .offset = &j->offset,
                         .n_prompt = j->n_prompt,
                         .n_output = j->n_output};
     const bool pending = j->ended && json_array_size(j->logprobs) > 0;
 
-    if (d.n_text == 0 && !pending && (!h->event_usage || j->ended)) {
+    if (!j->echoed || (d.n_text == 0 && !pending && (!h->event_usage || j->ended))) {
         return;
     }
     if (j->logprobs != NULL) {
@@ -356,7 +396,7 @@ static void add_text(nw_job *j, const nw_reply_head *h, nw_buf *out)
 
 bool nw_job_next_events(nw_job *j, nw_buf *out)
 {
-    const nw_reply_head h = head(j);
+    const nw_reply_head h = nw_job_head(j);
     const nw_reply_delta opening = {.role = true, .n_prompt = j->n_prompt};
 
     nw_buf_clear(out);
@@ -379,11 +419,11 @@ bool nw_job_next_events(nw_job *j, nw_buf *out)
     return out->len > 0;
 }
 
-char *nw_job_whole(nw_job *j, nw_api_error *e)
+json_t *nw_job_choice(nw_job *j, size_t index, nw_job_counts *n, nw_api_error *e)
 {
-    const nw_reply_head h = head(j);
+    const nw_reply_head h = nw_job_head(j);
     nw_buf all;
-    char *body = NULL;
+    json_t *choice = NULL;
 
     *e = (nw_api_error){0};
     nw_buf_init(&all, MAX_TEXT);
@@ -396,15 +436,15 @@ char *nw_job_whole(nw_job *j, nw_api_error *e)
         const nw_reply_delta d = {.text = all.data != NULL ? all.data : "",
                                   .n_text = all.len,
                                   .logprobs = j->logprobs,
-                                  .finish = j->finish,
-                                  .n_prompt = j->n_prompt,
-                                  .n_output = j->n_output};
+                                  .finish = j->finish};
         j->logprobs = NULL;
-        body = nw_reply_whole(&h, &d);
+        n->prompt += j->n_prompt;
+        n->output += j->n_output;
+        choice = nw_reply_choice(&h, &d, index);
     }
-    if (body == NULL && !j->gone && e->http_status == 0) {
+    if (choice == NULL && !j->gone && e->http_status == 0) {
         (void)refuse(e, 503, "server_error", "out_of_memory", "no memory for the answer");
     }
     nw_buf_release(&all);
-    return body;
+    return choice;
 }

@@ -6,11 +6,12 @@
 
 #include "serve/api.h"
 #include "serve/mailbox.h"
+#include "serve/reply.h"
 #include "serve/state.h"
 
 typedef struct nw_job nw_job;
 
-/* Takes *req over (and empties it). fd is the client's socket, watched for its going away. On
+/* Takes *req, which has one prompt, over (and empties it). fd is the client's socket, watched for its going away. On
  * failure *e holds the HTTP status: 400 what the client can mend, 429 queue full, 503 shutting down
  * or no memory. */
 NW_MUST_USE nw_status nw_job_admit(nw_server *s, nw_api_request *req, int fd, nw_job **out,
@@ -18,14 +19,24 @@ NW_MUST_USE nw_status nw_job_admit(nw_server *s, nw_api_request *req, int fd, nw
 /* Cancels what still runs and waits for its end (one step at most). Takes NULL. */
 void nw_job_close(nw_job *j);
 
-bool nw_job_streams(const nw_job *j);
-
 /* Appends the next server-sent events to *out, waiting for them. False: the stream is complete (with
  * [DONE]) or the client has gone; *out is then empty. */
 bool nw_job_next_events(nw_job *j, nw_buf *out);
 
-/* Runs to the end; the body of the whole answer, freed by the caller. NULL: the client has gone
+/* What is the same in every part of its answer; lives as long as the job. */
+nw_reply_head nw_job_head(const nw_job *j);
+
+/* Tokens of an answer, over its prompts. */
+typedef struct {
+    uint32_t prompt, output;
+} nw_job_counts;
+
+/* Runs to the end; its choice of a whole answer, and its tokens added to *n. NULL: the client has gone
  * (e->http_status 0), or the engine failed (*e). */
-char *nw_job_whole(nw_job *j, nw_api_error *e);
+json_t *nw_job_choice(nw_job *j, size_t index, nw_job_counts *n, nw_api_error *e);
+
+/* All prompts of a request that wants one answer at the end (answer.c), some at a time. The body, freed
+ * by the caller, or NULL as above. */
+char *nw_job_answer(nw_server *s, const nw_api_request *req, int fd, nw_api_error *e);
 
 #endif

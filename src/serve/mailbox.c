@@ -10,6 +10,7 @@
 #include <time.h>
 
 typedef struct {
+    bool prompt;
     int32_t id;
     float logprob;
     uint32_t n_top;
@@ -20,14 +21,15 @@ struct nw_mailbox {
     pthread_cond_t changed; /* on CLOCK_MONOTONIC */
     entry *entries;         /* [cap] */
     nw_logprob *tops;       /* [cap][max_top] */
-    uint32_t cap, max_top, n, n_read;
+    size_t cap, n, n_read;
+    uint32_t max_top, n_output;
     bool ended;
     nw_finish finish;
     nw_status status;
     char message[512];
 };
 
-nw_status nw_mailbox_open(uint32_t max_tokens, uint32_t n_top, nw_mailbox **out, nw_error *err)
+nw_status nw_mailbox_open(size_t max_tokens, uint32_t n_top, nw_mailbox **out, nw_error *err)
 {
     nw_mailbox *m = calloc(1, sizeof *m);
     pthread_condattr_t attr;
@@ -36,7 +38,7 @@ nw_status nw_mailbox_open(uint32_t max_tokens, uint32_t n_top, nw_mailbox **out,
     *out = NULL;
     if (m == NULL || !nw_size_mul(max_tokens, n_top, &n_tops)) {
         free(m);
-        return nw_fail(err, NW_E_NOMEM, "no memory for a mailbox of %u tokens", max_tokens);
+        return nw_fail(err, NW_E_NOMEM, "no memory for a mailbox of %zu tokens", max_tokens);
     }
     (void)pthread_mutex_init(&m->lock, NULL);
     (void)pthread_condattr_init(&attr);
@@ -49,7 +51,7 @@ nw_status nw_mailbox_open(uint32_t max_tokens, uint32_t n_top, nw_mailbox **out,
     m->tops = calloc(n_tops + 1, sizeof *m->tops);
     if (m->entries == NULL || m->tops == NULL) {
         nw_mailbox_close(m);
-        return nw_fail(err, NW_E_NOMEM, "no memory for a mailbox of %u tokens", max_tokens);
+        return nw_fail(err, NW_E_NOMEM, "no memory for a mailbox of %zu tokens", max_tokens);
     }
     *out = m;
     return NW_OK;
@@ -71,14 +73,15 @@ void nw_mailbox_on_event(void *mailbox, const nw_sched_event *e)
     nw_mailbox *m = mailbox;
 
     pthread_mutex_lock(&m->lock);
-    if (e->type == NW_SCHED_TOKEN && m->n < m->cap) {
+    const bool prompt = e->type == NW_SCHED_PROMPT;
+    if ((prompt || e->type == NW_SCHED_TOKEN) && m->n < m->cap) {
         const uint32_t n_top = e->n_top < m->max_top ? e->n_top : m->max_top;
-        m->entries[m->n] = (entry){e->id, e->logprob, n_top};
+        m->entries[m->n] = (entry){prompt, e->id, e->logprob, n_top};
         if (n_top > 0) {
-            memcpy(m->tops + (size_t)m->n * m->max_top, e->top, n_top * sizeof *e->top);
+            memcpy(m->tops + m->n * m->max_top, e->top, n_top * sizeof *e->top);
         }
         m->n++;
-    } else if (e->type != NW_SCHED_TOKEN) {
+    } else if (!prompt && e->type != NW_SCHED_TOKEN) {
         m->ended = true;
         m->finish = e->finish;
         m->status = e->type == NW_SCHED_ERROR ? e->error->code : NW_OK;
@@ -115,11 +118,12 @@ nw_mail nw_mailbox_next(nw_mailbox *m, unsigned wait_ms)
     }
     if (m->n_read < m->n) {
         const entry *e = &m->entries[m->n_read];
-        mail.kind = NW_MAIL_TOKEN;
+        mail.kind = e->prompt ? NW_MAIL_PROMPT : NW_MAIL_TOKEN;
+        m->n_output += !e->prompt;
         mail.id = e->id;
         mail.logprob = e->logprob;
         mail.n_top = e->n_top;
-        mail.top = m->tops + (size_t)m->n_read * m->max_top;
+        mail.top = m->tops + m->n_read * m->max_top;
         m->n_read++;
     } else if (m->ended) {
         mail.kind = NW_MAIL_END;
@@ -127,7 +131,7 @@ nw_mail nw_mailbox_next(nw_mailbox *m, unsigned wait_ms)
         mail.status = m->status;
         mail.message = m->message;
     }
-    mail.n_output = m->n_read;
+    mail.n_output = m->n_output;
     pthread_mutex_unlock(&m->lock);
     return mail;
 }

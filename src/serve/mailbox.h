@@ -1,4 +1,5 @@
-/* Between the scheduler's worker and a connection: room for every token a request may give is taken
+/* Between the scheduler's worker and a connection: room for every token that a request may give (and of
+ * a prompt that is scored) is taken
  * when it is admitted, so that the worker never allocates or waits for a slow reader, and no token is
  * ever dropped for want of room.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -9,11 +10,11 @@
 
 typedef struct nw_mailbox nw_mailbox;
 
-typedef enum { NW_MAIL_TOKEN, NW_MAIL_END, NW_MAIL_NOTHING } nw_mail_kind;
+typedef enum { NW_MAIL_PROMPT, NW_MAIL_TOKEN, NW_MAIL_END, NW_MAIL_NOTHING } nw_mail_kind;
 
 typedef struct {
     nw_mail_kind kind;
-    int32_t id; /* TOKEN */
+    int32_t id; /* PROMPT, TOKEN */
     float logprob;
     uint32_t n_top;
     const nw_logprob *top; /* lives as long as the mailbox */
@@ -23,7 +24,7 @@ typedef struct {
     uint32_t n_output;
 } nw_mail;
 
-NW_MUST_USE nw_status nw_mailbox_open(uint32_t max_tokens, uint32_t n_top, nw_mailbox **out,
+NW_MUST_USE nw_status nw_mailbox_open(size_t max_tokens, uint32_t n_top, nw_mailbox **out,
                                       nw_error *err);
 /* Only after END was delivered, or when nothing was ever submitted. Takes NULL. */
 void nw_mailbox_close(nw_mailbox *m);

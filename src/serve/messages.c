@@ -118,42 +118,61 @@ nw_status nw_api_read_messages(const char *name, const json_t *v, nw_api_request
     return NW_OK;
 }
 
-static nw_status read_ids(const char *name, const json_t *v, nw_api_request *r, nw_api_error *e)
+nw_status nw_api_read_ids(const char *name, const json_t *v, int32_t **ids, size_t *n,
+                          nw_api_error *e)
 {
-    const size_t n = json_array_size(v);
-
-    r->ids = calloc(n, sizeof *r->ids);
-    if (r->ids == NULL) {
+    *n = json_array_size(v);
+    *ids = calloc(*n + 1, sizeof **ids);
+    if (*ids == NULL) {
         return no_memory(e, name);
     }
-    r->n_ids = n;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < *n; i++) {
         const json_t *id = json_array_get(v, i);
         if (!json_is_integer(id) || json_integer_value(id) < 0 ||
             json_integer_value(id) > INT32_MAX) {
-            return nw_api_fail(e, name, "prompt[%zu]: a token id is expected", i);
+            return nw_api_fail(e, name, "%s[%zu]: a token id is expected", name, i);
         }
-        r->ids[i] = (int32_t)json_integer_value(id);
+        (*ids)[i] = (int32_t)json_integer_value(id);
     }
     return NW_OK;
+}
+
+/* A text, or a list of ids. */
+static nw_status read_one_prompt(const char *name, const json_t *v, nw_api_prompt *p,
+                                 nw_api_error *e)
+{
+    if (json_is_array(v)) {
+        return nw_api_read_ids(name, v, &p->ids, &p->n_ids, e);
+    }
+    p->n_bytes = json_string_length(v);
+    p->text = strdup(json_string_value(v));
+    return p->text != NULL ? NW_OK : no_memory(e, name);
 }
 
 nw_status nw_api_read_prompt(const char *name, const json_t *v, nw_api_request *r, nw_api_error *e)
 {
     const json_t *first = json_array_get(v, 0);
+    const bool list = json_is_string(first) || json_is_array(first);
+    const size_t n = list ? json_array_size(v) : 1;
+    nw_status st = NW_OK;
 
-    if (json_is_integer(first)) {
-        return read_ids(name, v, r, e);
+    if (n > NW_API_MAX_PROMPTS) {
+        return nw_api_fail(e, name, "prompt: %zu prompts, at most %d are allowed", n,
+                           NW_API_MAX_PROMPTS);
     }
-    if (json_is_array(v) && json_array_size(v) == 1) {
-        v = first;
+    r->prompts = calloc(n, sizeof *r->prompts);
+    if (r->prompts == NULL) {
+        return no_memory(e, name);
     }
-    if (!json_is_string(v)) {
-        return nw_api_fail(e, name,
-                           "prompt: a string, or an array of one string or of token ids, "
-                           "is expected");
+    r->n_prompts = n;
+    for (size_t i = 0; i < n && st == NW_OK; i++) {
+        const json_t *one = list ? json_array_get(v, i) : v;
+        char where[32];
+        (void)snprintf(where, sizeof where, list ? "prompt[%zu]" : "prompt", i);
+        if (!json_is_string(one) && json_array_size(one) == 0) {
+            return nw_api_fail(e, name, "%s: a string, or a list of token ids, is expected", where);
+        }
+        st = read_one_prompt(where, one, &r->prompts[i], e);
     }
-    r->n_prompt_bytes = json_string_length(v);
-    r->prompt = strdup(json_string_value(v));
-    return r->prompt != NULL ? NW_OK : no_memory(e, name);
+    return st;
 }

@@ -3,7 +3,8 @@
 #include "serve/reply.h"
 
 #include <stdlib.h>
-#include <string.h>
+
+#include "serve/logprobs.h"
 
 json_t *nw_reply_usage(uint32_t n_prompt, uint32_t n_output)
 {
@@ -11,38 +12,20 @@ json_t *nw_reply_usage(uint32_t n_prompt, uint32_t n_output)
                      (json_int_t)n_output, "total_tokens", (json_int_t)n_prompt + n_output);
 }
 
-static json_t *token_entry(const nw_tokenizer *tok, int32_t id, float logprob)
+/* Takes the list over. */
+static json_t *logprobs_or_null(const nw_reply_head *h, const nw_reply_delta *d)
 {
-    size_t n = 0;
-    const char *piece = nw_tokenizer_piece(tok, id, &n);
-    json_t *text = json_stringn(piece != NULL ? piece : "", n);
-    json_t *bytes = json_array();
+    size_t none = 0;
 
-    if (text == NULL) {
-        text = json_string("\xEF\xBF\xBD");
+    if (d->logprobs == NULL) {
+        return json_null();
     }
-    for (size_t i = 0; i < n; i++) {
-        (void)json_array_append_new(bytes, json_integer((unsigned char)piece[i]));
+    if (h->chat) {
+        return json_pack("{s:o}", "content", d->logprobs);
     }
-    return json_pack("{s:o, s:f, s:o}", "token", text, "logprob", (double)logprob, "bytes", bytes);
-}
-
-json_t *nw_reply_logprob(const nw_tokenizer *tok, int32_t id, float logprob, const nw_logprob *top,
-                         uint32_t n_top)
-{
-    json_t *entry = token_entry(tok, id, logprob);
-    json_t *tops = json_array();
-
-    for (uint32_t i = 0; i < n_top; i++) {
-        (void)json_array_append_new(tops, token_entry(tok, top[i].id, top[i].logprob));
-    }
-    (void)json_object_set_new(entry, "top_logprobs", tops);
-    return entry;
-}
-
-static json_t *logprobs_or_null(json_t *list)
-{
-    return list != NULL ? json_pack("{s:o}", "content", list) : json_null();
+    json_t *lists = nw_logprob_lists(d->logprobs, d->offset != NULL ? d->offset : &none);
+    json_decref(d->logprobs);
+    return lists;
 }
 
 static json_t *string_or_null(const char *s)
@@ -52,9 +35,8 @@ static json_t *string_or_null(const char *s)
 
 static json_t *event_choice(const nw_reply_head *h, const nw_reply_delta *d)
 {
-    json_t *choice =
-        json_pack("{s:i, s:o, s:o}", "index", 0, "logprobs", logprobs_or_null(d->logprobs),
-                  "finish_reason", string_or_null(d->finish));
+    json_t *choice = json_pack("{s:i, s:o, s:o}", "index", 0, "logprobs", logprobs_or_null(h, d),
+                               "finish_reason", string_or_null(d->finish));
 
     if (!h->chat) {
         (void)json_object_set_new(choice, "text",
@@ -118,20 +100,25 @@ void nw_reply_usage_event(nw_buf *out, const nw_reply_head *h, uint32_t n_prompt
     add_event(out, envelope(h, event_object(h), json_array(), nw_reply_usage(n_prompt, n_output)));
 }
 
-char *nw_reply_whole(const nw_reply_head *h, const nw_reply_delta *d)
+json_t *nw_reply_choice(const nw_reply_head *h, const nw_reply_delta *d, size_t index)
 {
     json_t *body = json_stringn(d->text, d->n_text);
-    json_t *choice =
-        json_pack("{s:i, s:o, s:o}", "index", 0, "logprobs", logprobs_or_null(d->logprobs),
-                  "finish_reason", string_or_null(d->finish));
+    json_t *choice = json_pack("{s:I, s:o, s:o}", "index", (json_int_t)index, "logprobs",
+                               logprobs_or_null(h, d), "finish_reason", string_or_null(d->finish));
 
     if (h->chat) {
         body = json_pack("{s:s, s:o}", "role", "assistant", "content", body);
     }
     (void)json_object_set_new(choice, h->chat ? "message" : "text", body);
-    json_t *root = envelope(h, h->chat ? "chat.completion" : "text_completion",
-                            json_pack("[o]", choice), nw_reply_usage(d->n_prompt, d->n_output));
+    return choice;
+}
+
+char *nw_reply_whole(const nw_reply_head *h, json_t *choices, uint32_t n_prompt, uint32_t n_output)
+{
+    json_t *root = envelope(h, h->chat ? "chat.completion" : "text_completion", choices,
+                            nw_reply_usage(n_prompt, n_output));
     char *out = root != NULL ? json_dumps(root, JSON_COMPACT) : NULL;
+
     json_decref(root);
     return out;
 }

@@ -6,8 +6,6 @@
 #include <jansson.h>
 
 #include "base/buf.h"
-#include "engine/sampler.h"
-#include "model/tokenizer.h"
 
 /* What is the same in every event of an answer. */
 typedef struct {
@@ -20,16 +18,13 @@ typedef struct {
 /* Builders return new references, NULL when there is no memory. */
 json_t *nw_reply_usage(uint32_t n_prompt, uint32_t n_output);
 
-/* One entry of logprobs.content; tokens that are no UTF-8 by themselves show U+FFFD and exact bytes. */
-json_t *nw_reply_logprob(const nw_tokenizer *tok, int32_t id, float logprob, const nw_logprob *top,
-                         uint32_t n_top);
-
 /* What one event says. */
 typedef struct {
     const char *text; /* NULL: none */
     size_t n_text;
     bool role;          /* the opening event of a chat */
-    json_t *logprobs;   /* list; taken over; NULL: not asked for */
+    json_t *logprobs;   /* entries (logprobs.h); taken over; NULL: not asked for */
+    size_t *offset;     /* completions: characters of the answer told before; NULL: 0 */
     const char *finish; /* NULL: not yet */
     uint32_t n_prompt, n_output;
 } nw_reply_delta;
@@ -39,7 +34,9 @@ void nw_reply_event(nw_buf *out, const nw_reply_head *h, const nw_reply_delta *d
 /* The closing event with usage and no choices. */
 void nw_reply_usage_event(nw_buf *out, const nw_reply_head *h, uint32_t n_prompt,
                           uint32_t n_output);
-/* The whole answer; freed by the caller. */
-char *nw_reply_whole(const nw_reply_head *h, const nw_reply_delta *d);
+/* One choice of a whole answer. */
+json_t *nw_reply_choice(const nw_reply_head *h, const nw_reply_delta *d, size_t index);
+/* The whole answer; takes choices over; freed by the caller; NULL without memory. */
+char *nw_reply_whole(const nw_reply_head *h, json_t *choices, uint32_t n_prompt, uint32_t n_output);
 
 #endif

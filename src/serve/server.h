@@ -3,7 +3,8 @@
  * scheduler's one worker owns the batch and hands each request its tokens through a mailbox sized
  * when the request was admitted, so that the worker neither allocates nor blocks.
  *
- *   POST /v1/chat/completions, /v1/completions   GET /v1/models, /health, /metrics, /narrow/facts
+ *   POST /v1/chat/completions, /v1/completions, /tokenize, /detokenize
+ *   GET /v1/models, /health, /metrics, /narrow/facts
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NW_SERVE_SERVER_H

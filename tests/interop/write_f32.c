@@ -33,7 +33,7 @@ static nw_status write_all(const nw_checkpoint *c, const char *path, nw_error *e
     for (size_t i = 0; i < n && st == NW_OK; i++) {
         const nw_ckpt_tensor *t = nw_checkpoint_at(c, i);
         decl[i] = (nw_st_decl){t->name, NW_FMT_F32, 1, {t->n_cols}};
-        if (!nw_role_is_norm(t->role)) {
+        if (!nw_role_is_vector(t->role)) {
             decl[i] = (nw_st_decl){t->name, NW_FMT_F32, 2, {t->n_rows, t->n_cols}};
         }
     }

@@ -288,6 +288,97 @@ class ServerTest(unittest.TestCase):
         self.assertEqual(len(entries), N_STORY)
         self.assertEqual(bytes(b for x in entries for b in x['bytes']).decode(), STORY)
 
+    def complete(self, **body):
+        status, _, r = self.story.call('POST', '/v1/completions', {'temperature': 0, **body})
+        self.assertEqual(status, 200, r)
+        return r
+
+    def test_echo_begins_with_the_prompt(self):
+        r = self.complete(prompt='Seven boats', echo=True, max_tokens=3)
+        self.assertEqual(r['choices'][0]['text'], 'Seven boats' + 'Seven small boats')
+        self.assertIsNone(r['choices'][0]['logprobs'])
+        ids = self.story.call('POST', '/tokenize', {'prompt': 'Seven boats'})[2]['tokens']
+        again = self.complete(prompt=ids, echo=True, max_tokens=3)
+        self.assertEqual(again['choices'][0]['text'], r['choices'][0]['text'])
+
+    def test_prompt_logprobs(self):
+        r = self.complete(prompt=STORY, echo=True, logprobs=2, max_tokens=2)
+        n = r['usage']['prompt_tokens']
+        lists = r['choices'][0]['logprobs']
+        for key in ('tokens', 'token_logprobs', 'top_logprobs', 'text_offset'):
+            self.assertEqual(len(lists[key]), n + 2)
+        self.assertIsNone(lists['token_logprobs'][0])
+        self.assertIsNone(lists['top_logprobs'][0])
+        shown = [t.encode() if not t.startswith('bytes:') else
+                 bytes(int(x, 16) for x in t[8:].split('\\x')) for t in lists['tokens']]
+        self.assertEqual(b''.join(shown).decode(), r['choices'][0]['text'])
+        for lp, top in zip(lists['token_logprobs'][1:], lists['top_logprobs'][1:]):
+            self.assertLessEqual(lp, 0)
+            self.assertIn(len(top), (2, 3))
+            self.assertLessEqual(lp, max(top.values()))
+            self.assertLessEqual(sum(2.718281828459045 ** x for x in top.values()), 1 + 1e-5)
+        offsets = lists['text_offset']
+        self.assertEqual((offsets[0], sorted(offsets)), (0, offsets))
+        # what follows is greedy, so its token is the most likely one
+        self.assertEqual(lists['token_logprobs'][-1], max(lists['top_logprobs'][-1].values()))
+
+    def test_the_prompt_alone(self):
+        whole = self.complete(prompt=STORY, echo=True, logprobs=1, max_tokens=1)
+        alone = self.complete(prompt=STORY, echo=True, logprobs=1, max_tokens=0)
+        n = alone['usage']['prompt_tokens']
+        self.assertEqual(alone['usage']['completion_tokens'], 0)
+        self.assertEqual(alone['choices'][0]['text'], STORY)
+        self.assertEqual(alone['choices'][0]['finish_reason'], 'length')
+        for key in ('tokens', 'token_logprobs', 'top_logprobs', 'text_offset'):
+            self.assertEqual(alone['choices'][0]['logprobs'][key],
+                             whole['choices'][0]['logprobs'][key][:n])
+        self.assertEqual(self.complete(prompt='x', echo=True, max_tokens=0)['choices'][0]['text'], 'x')
+
+    def test_many_prompts_are_answered_in_order(self):
+        texts = [STORY[:k] for k in range(1, 78)]
+        r = self.complete(prompt=texts, echo=True, logprobs=1, max_tokens=1)
+        self.assertEqual([c['index'] for c in r['choices']], list(range(len(texts))))
+        for text, choice in zip(texts, r['choices']):
+            self.assertTrue(choice['text'].startswith(text))
+        for k in (0, 40, 76):
+            alone = self.complete(prompt=texts[k], echo=True, logprobs=1, max_tokens=1)
+            self.assertEqual(alone['choices'][0]['logprobs'], r['choices'][k]['logprobs'])
+        self.assertEqual(r['usage']['completion_tokens'], len(texts))
+
+    def test_logprobs_of_a_completion_match_those_of_a_chat_token_by_token(self):
+        r = self.complete(prompt='x', logprobs=3, max_tokens=5)
+        lists = r['choices'][0]['logprobs']
+        self.assertEqual(''.join(lists['tokens']), r['choices'][0]['text'])
+        self.assertEqual(lists['text_offset'][0], 0)
+
+    def test_stream_with_echo_equals_whole(self):
+        body = {'prompt': STORY, 'echo': True, 'logprobs': 1, 'max_tokens': 4, 'temperature': 0}
+        whole = self.complete(**body)['choices'][0]
+        status, _, text = self.story.call('POST', '/v1/completions', {**body, 'stream': True})
+        self.assertEqual(status, 200)
+        chunks = [json.loads(e) for e in events_of(text.encode())[:-1]]
+        self.assertEqual(''.join(c['choices'][0]['text'] for c in chunks), whole['text'])
+        parts = [c['choices'][0]['logprobs'] for c in chunks if c['choices'][0]['logprobs']]
+        for key in ('tokens', 'token_logprobs', 'top_logprobs', 'text_offset'):
+            self.assertEqual([x for p in parts for x in p[key]], whole['logprobs'][key])
+
+    # ---- tokens ----
+
+    def test_tokenize_and_back(self):
+        for text in (STORY, 'a', '  two  blanks ', '<|im_end|> is text here', '\u0421\u043b\u043e\u0432\u043e'):
+            status, _, r = self.story.call('POST', '/tokenize', {'prompt': text})
+            self.assertEqual((status, r['count']), (200, len(r['tokens'])), r)
+            self.assertEqual(r['max_model_len'], 4096)
+            back = self.story.call('POST', '/detokenize', {'tokens': r['tokens']})[2]['prompt']
+            self.assertEqual(back, text)
+        r = self.story.call('POST', '/tokenize', {'prompt': '<|im_end|>', 'parse_special': True,
+                                                  'return_token_strs': True})[2]
+        self.assertEqual((r['count'], r['token_strs']), (1, ['<|im_end|>']))
+
+    def test_tokens_of_a_chat_are_those_of_its_usage(self):
+        r = self.story.call('POST', '/tokenize', {'messages': USER})[2]
+        self.assertEqual(r['count'], self.story.chat(max_tokens=1)[2]['usage']['prompt_tokens'])
+
     # ---- refusals ----
 
     def test_refusals_name_the_parameter(self):
@@ -295,8 +386,12 @@ class ServerTest(unittest.TestCase):
         self.refuse({'messages': USER, 'bogus': 1}, 'bogus')
         self.refuse({'messages': USER, 'max_tokens': 'x'}, 'max_tokens')
         self.refuse({'messages': 7}, 'messages')
-        self.refuse({'prompt': 'x', 'echo': True}, 'echo', path='/v1/completions')
-        self.refuse({'prompt': 'x', 'logprobs': 1}, 'logprobs', path='/v1/completions')
+        self.refuse({'prompt': 'x', 'echo': 1}, 'echo', path='/v1/completions')
+        self.refuse({'prompt': 'x', 'logprobs': 99}, 'logprobs', path='/v1/completions')
+        self.refuse({'prompt': 'x', 'max_tokens': 0}, 'max_tokens', path='/v1/completions')
+        self.refuse({'tokens': 'x'}, 'tokens', path='/detokenize')
+        self.refuse({'tokens': [-1]}, 'tokens', path='/detokenize')
+        self.refuse({'text': 'x'}, 'text', path='/tokenize')
         self.refuse({'prompt': [10 ** 8]}, None, path='/v1/completions')
         self.refuse({'prompt': '', 'max_tokens': 1}, None, path='/v1/completions')
         for body in ('', '{', '[]', 'null', '"x"', '{"messages":' + '[' * 3000, b'\xff\xfe{}',

@@ -15,20 +15,24 @@
 #include "tiny_model.h"
 #include "tmpdir.h"
 
-#define N_MODELS 2 /* 0: llama, 1: gemma3 */
-#define N_PATHS  5 /* and artifacts of a llama: 2: int8-w8a8, 3: int4-g32, 4: bf16 */
+#define N_MODELS    2 /* 0: llama, 1: gemma3 */
+#define N_ARTIFACTS 3 /* of a llama: 2: int8-w8a8, 3: int4-g32, 4: bf16 */
+#define N_OTHERS    3 /* 5: qwen2, 6: qwen3, 7: mistral */
+#define N_PATHS     (N_MODELS + N_ARTIFACTS + N_OTHERS)
 static nw_tmpdir fixture_dir;
 static char fixture_path[N_PATHS][300];
 
 static inline int fixture_setup(void **state)
 {
     (void)state;
-    const nw_model_config c[N_MODELS] = {nw_tiny_llama(), nw_tiny_gemma3()};
-    const char *const names[N_MODELS] = {"llama", "gemma3"};
+    const nw_model_config c[] = {nw_tiny_llama(), nw_tiny_gemma3(), nw_tiny_qwen2(),
+                                 nw_tiny_qwen3(), nw_tiny_mistral()};
+    static const char *const names[] = {"llama", "gemma3", "qwen2", "qwen3", "mistral"};
     fixture_dir = nw_tmpdir_make();
-    for (int i = 0; i < N_MODELS; i++) {
-        (void)nw_tmpdir_file(&fixture_dir, names[i], fixture_path[i], sizeof fixture_path[i]);
-        nw_tiny_write(&c[i], 11, fixture_path[i]);
+    for (int i = 0; i < N_MODELS + N_OTHERS; i++) {
+        char *path = fixture_path[i < N_MODELS ? i : i + N_ARTIFACTS];
+        (void)nw_tmpdir_file(&fixture_dir, names[i], path, sizeof fixture_path[0]);
+        nw_tiny_write(&c[i], 11, path);
     }
     return 0;
 }
@@ -36,7 +40,7 @@ static inline int fixture_setup(void **state)
 /* Makes the artifacts, for tests that use them. */
 static inline void fixture_quantize(void)
 {
-    static const char *const recipes[] = {"int8-w8a8", "int4-g32", "bf16"};
+    static const char *const recipes[N_ARTIFACTS] = {"int8-w8a8", "int4-g32", "bf16"};
     const nw_model_config c = nw_tiny_wide();
     char source[300];
 

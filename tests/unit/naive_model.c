@@ -1,4 +1,5 @@
-/* Sources: transformers' modeling_llama and modeling_gemma3, read as formulas.
+/* Sources: transformers' modeling_llama, modeling_gemma3, modeling_qwen2, modeling_qwen3 and
+ * modeling_mistral, read as formulas.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "naive_model.h"
 
@@ -81,6 +82,19 @@ static void norm(const naive *m, nw_role role, int32_t layer, double *x, size_t 
     free(g);
 }
 
+/* To the product of every token, where the checkpoint has one. */
+static void add_bias(const naive *m, nw_role role, int32_t layer, double *y)
+{
+    uint32_t rows = 0;
+    uint32_t cols = 0;
+    double *b = tensor(m, role, layer);
+    nw_role_shape(m->c, role, &rows, &cols);
+    for (size_t i = 0; b != NULL && i < m->n * cols; i++) {
+        y[i] += b[i % cols];
+    }
+    free(b);
+}
+
 static void rope(const naive *m, bool global, double *x, uint32_t n_heads)
 {
     const uint32_t d = m->c->d_head;
@@ -138,6 +152,9 @@ static double *attention(const naive *m, int32_t layer, const double *x)
     double *v = matmul(m, NW_ROLE_V, layer, x);
     double *out = doubles(m->n * c->n_heads * c->d_head);
 
+    add_bias(m, NW_ROLE_Q_BIAS, layer, q);
+    add_bias(m, NW_ROLE_K_BIAS, layer, k);
+    add_bias(m, NW_ROLE_V_BIAS, layer, v);
     if (c->qk_norm) {
         norm(m, NW_ROLE_Q_NORM, layer, q, m->n * c->n_heads, c->d_head);
         norm(m, NW_ROLE_K_NORM, layer, k, m->n * c->n_kv_heads, c->d_head);

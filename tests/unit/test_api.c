@@ -67,12 +67,19 @@ static struct refusal {
     {"top_logprobs_alone", true, "{" MSG ",\"top_logprobs\":3}", "top_logprobs", "needs logprobs"},
     {"top_logprobs_21", true, "{" MSG ",\"logprobs\":true,\"top_logprobs\":21}", "top_logprobs",
      "out of range"},
-    {"echo", false, "{\"prompt\":\"x\",\"echo\":true}", "echo", "not supported"},
-    {"logprobs_of_completions", false, "{\"prompt\":\"x\",\"logprobs\":3}", "logprobs",
-     "not supported by /v1/completions"},
+    {"echo_number", false, "{\"prompt\":\"x\",\"echo\":1}", "echo", "true or false"},
+    {"logprobs_flag_of_completions", false, "{\"prompt\":\"x\",\"logprobs\":true}", "logprobs",
+     "whole number"},
+    {"logprobs_21_of_completions", false, "{\"prompt\":\"x\",\"logprobs\":21}", "logprobs",
+     "out of range"},
+    {"nothing_to_answer", false, "{\"prompt\":\"x\",\"max_tokens\":0}", "max_tokens",
+     "without echo"},
+    {"stream_of_two_prompts", false, "{\"prompt\":[\"a\",\"b\"],\"stream\":true}", "stream",
+     "2 are given"},
     {"prompt_missing", false, "{}", "prompt", "missing"},
     {"prompt_number", false, "{\"prompt\":5}", "prompt", "string"},
-    {"two_prompts", false, "{\"prompt\":[\"a\",\"b\"]}", "prompt", "one string"},
+    {"second_prompt_is_empty", false, "{\"prompt\":[\"a\",[]]}", "prompt", "prompt[1]: a string"},
+    {"id_in_second_prompt", false, "{\"prompt\":[[1],[-1]]}", "prompt[1]", "prompt[1][0]"},
     {"prompt_ids_mixed", false, "{\"prompt\":[1,\"b\"]}", "prompt", "prompt[1]"},
     {"prompt_id_negative", false, "{\"prompt\":[1,-1]}", "prompt", "prompt[1]"},
     {"nul_in_text", false, "{\"prompt\":\"a\\u0000b\"}", "", "not JSON"},
@@ -91,7 +98,7 @@ static void refuses(void **state)
     assert_int_equal(e.http_status, 400);
     assert_string_equal(e.param, t->param);
     assert_non_null(strstr(e.message, t->message));
-    assert_null(r.messages);
+    assert_true(r.messages == NULL && r.prompts == NULL);
     char *text = nw_api_error_json(&e);
     assert_non_null(text);
     assert_non_null(strstr(text, "\"type\":\"invalid_request_error\""));
@@ -174,12 +181,12 @@ static void prompt_forms(void **state)
 {
     (void)state;
     nw_api_request r = parse("{\"prompt\":[\"one\"],\"stop\":\"x\"}", false);
-    assert_string_equal(r.prompt, "one");
+    assert_string_equal(r.prompts[0].text, "one");
     assert_int_equal(r.n_stop, 1);
     nw_api_release(&r);
     r = parse("{\"prompt\":[5,6,7]}", false);
-    assert_int_equal(r.n_ids, 3);
-    assert_int_equal(r.ids[2], 7);
+    assert_int_equal(r.prompts[0].n_ids, 3);
+    assert_int_equal(r.prompts[0].ids[2], 7);
     nw_api_release(&r);
 }
 

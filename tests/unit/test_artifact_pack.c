@@ -172,7 +172,7 @@ static void panels_hold_the_values_of_the_file(void **state)
     assert_int_equal(nw_checkpoint_open(path, &c, &err), NW_OK);
     for (size_t i = 0; i < nw_checkpoint_n_tensors(c); i++) {
         const nw_ckpt_tensor *t = nw_checkpoint_at(c, i);
-        if (!nw_role_is_norm(t->role)) {
+        if (!nw_role_is_vector(t->role)) {
             check_matrix(a, c, t, r->f32 && t->role == NW_ROLE_V ? "f32" : r->panel);
         }
     }

@@ -132,7 +132,7 @@ static void write_hf(const nw_checkpoint *c)
 
     for (size_t i = 0; i < GB_TINY_TENSORS; i++) {
         const nw_ckpt_tensor *t = nw_checkpoint_at(c, i);
-        const bool vector = nw_role_is_norm(t->role);
+        const bool vector = nw_role_is_vector(t->role);
         decl[i] = (nw_st_decl){t->name, NW_FMT_F32, vector ? 1 : 2, {t->n_rows, t->n_cols}};
         decl[i].dims[0] = vector ? t->n_cols : t->n_rows;
     }

@@ -15,6 +15,10 @@
 #define LLAMA  "{\"architectures\":[\"LlamaForCausalLM\"]," DIMS
 #define GEMMA3 "{\"architectures\":[\"Gemma3ForCausalLM\"],\"model_type\":\"gemma3_text\"," DIMS
 
+#define QWEN2   "{\"architectures\":[\"Qwen2ForCausalLM\"],\"model_type\":\"qwen2\"," DIMS
+#define QWEN3   "{\"architectures\":[\"Qwen3ForCausalLM\"],\"model_type\":\"qwen3\"," DIMS
+#define MISTRAL "{\"architectures\":[\"MistralForCausalLM\"],\"model_type\":\"mistral\"," DIMS
+
 static nw_status parse(const char *text, nw_model_config *c, nw_error *err)
 {
     json_t *root = NULL;
@@ -54,6 +58,44 @@ static void gemma3_defaults(void **state)
     assert_true(c.qk_norm && c.post_norms && c.norm_plus_one);
     assert_false(nw_config_layer_is_global(&c, 4));
     assert_true(nw_config_layer_is_global(&c, 5) && nw_config_layer_is_global(&c, 11));
+}
+
+static void qwen_defaults(void **state)
+{
+    nw_model_config c;
+    nw_error err = {0};
+
+    (void)state;
+    assert_int_equal(parse(QWEN2 "}", &c, &err), NW_OK);
+    assert_true(c.arch == NW_ARCH_QWEN2 && c.qkv_bias && !c.qk_norm && c.d_head == 16);
+    assert_true(c.sliding_window == 0 && nw_config_layer_is_global(&c, 11));
+    assert_int_equal(
+        parse(QWEN3 ",\"sliding_window\":4096,\"use_sliding_window\":false}", &c, &err), NW_OK);
+    assert_true(c.arch == NW_ARCH_QWEN3 && c.qk_norm && !c.qkv_bias && c.d_head == 128);
+    assert_true(c.sliding_window == 0 && c.attn_scale == 1.0F / sqrtf(128));
+}
+
+/* What says that layers have a window, and which. */
+static void windows_are_read(void **state)
+{
+    nw_model_config c;
+    nw_error err = {0};
+
+    (void)state;
+    assert_int_equal(parse(QWEN2 ",\"use_sliding_window\":true,\"sliding_window\":32,"
+                                 "\"max_window_layers\":10}",
+                           &c, &err),
+                     NW_OK);
+    assert_true(c.sliding_window == 32 && nw_config_layer_is_global(&c, 9));
+    assert_false(nw_config_layer_is_global(&c, 10) || nw_config_layer_is_global(&c, 11));
+    assert_int_equal(parse(MISTRAL ",\"num_key_value_heads\":4}", &c, &err), NW_OK);
+    assert_true(c.arch == NW_ARCH_MISTRAL && c.sliding_window == 4096 && c.one_rope);
+    for (uint32_t i = 0; i < c.n_layers; i++) {
+        assert_false(nw_config_layer_is_global(&c, i));
+    }
+    assert_int_equal(parse(MISTRAL ",\"num_key_value_heads\":4,\"sliding_window\":null}", &c, &err),
+                     NW_OK);
+    assert_true(c.sliding_window == 0 && nw_config_layer_is_global(&c, 0));
 }
 
 static void nested_text_config_is_read(void **state)
@@ -111,8 +153,14 @@ static struct bad {
     nw_status code;
     const char *says;
 } bad[] = {
-    {"other_architecture", "{\"architectures\":[\"Qwen2ForCausalLM\"]}", NW_E_UNSUPPORTED,
-     "architecture 'Qwen2ForCausalLM'"},
+    {"other_architecture", "{\"architectures\":[\"MambaForCausalLM\"]}", NW_E_UNSUPPORTED,
+     "architecture 'MambaForCausalLM', expected one of LlamaForCausalLM, Gemma3ForCausalLM, "
+     "Qwen2ForCausalLM, Qwen3ForCausalLM, MistralForCausalLM"},
+    {"layer_types_against_the_switch",
+     QWEN2 ",\"use_sliding_window\":true,\"max_window_layers\":1,"
+           "\"layer_types\":[\"sliding_attention\"]}",
+     NW_E_UNSUPPORTED, "entry 0 is 'sliding_attention'"},
+    {"window_of_zero", MISTRAL ",\"sliding_window\":0}", NW_E_RANGE, "'sliding_window' is 0"},
     {"no_architecture", "{}", NW_E_UNSUPPORTED, "(not named)"},
     {"no_object", "[]", NW_E_UNSUPPORTED, "(not named)"},
     {"missing_dim", "{\"model_type\":\"llama\",\"hidden_size\":64}", NW_E_FORMAT,
@@ -177,6 +225,11 @@ static void written_config_reads_back(void **state)
         LLAMA ",\"eos_token_id\":[2,5],\"bos_token_id\":1,\"rms_norm_eps\":1e-5}",
         GEMMA3 ",\"query_pre_attn_scalar\":168,\"final_logit_softcapping\":30.0,\"head_dim\":64}",
         LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2.5},\"head_dim\":32}",
+        QWEN2 ",\"use_sliding_window\":true,\"sliding_window\":32,\"max_window_layers\":10}",
+        QWEN2 ",\"tie_word_embeddings\":true}",
+        QWEN3 ",\"head_dim\":80,\"rope_theta\":1e6}",
+        MISTRAL ",\"num_key_value_heads\":2}",
+        MISTRAL ",\"num_key_value_heads\":2,\"sliding_window\":null}",
     };
 
     (void)state;
@@ -225,6 +278,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(llama_defaults),
         cmocka_unit_test(gemma3_defaults),
+        cmocka_unit_test(qwen_defaults),
+        cmocka_unit_test(windows_are_read),
         cmocka_unit_test(nested_text_config_is_read),
         cmocka_unit_test(both_spellings_of_rope_are_one),
         cmocka_unit_test(layer_types_give_the_period),

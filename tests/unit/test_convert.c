@@ -36,7 +36,7 @@ static float on_grid(nw_role role, size_t i, float v)
     const float step = 0.03125F * (float)(1 + i / 32 % 3);
     const float code = i % 32 == 0 ? 0 : i % 32 == 1 ? 15 : rintf(v * 20 + 8);
 
-    if (nw_role_is_norm(role) || role == NW_ROLE_EMBED) {
+    if (nw_role_is_vector(role) || role == NW_ROLE_EMBED) {
         return v;
     }
     return (fminf(fmaxf(code, 0), 15) - 5) * step;
@@ -55,6 +55,8 @@ static int setup(void **state)
     nw_tiny_write(&t, in_dir("bf16"));
     t = nw_tiny_gemma();
     nw_tiny_write(&t, in_dir("gemma"));
+    t = nw_tiny_qwen();
+    nw_tiny_write(&t, in_dir("qwen"));
     t = nw_tiny_llama();
     t.shape = on_grid;
     nw_tiny_write(&t, in_dir("grid"));
@@ -220,6 +222,7 @@ static struct function_row {
 } function_rows[] = {{"llama_tied", "tied"},
                      {"llama_untied", "untied"},
                      {"gemma3", "gemma"},
+                     {"qwen2", "qwen"},
                      {"llama_bf16", "bf16"}};
 
 static void off_grid_keeps_the_function(void **state)

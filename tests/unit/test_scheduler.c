@@ -7,7 +7,8 @@
 #include "engine/scheduler.h"
 #include "engine_fixture.h"
 
-#define MAX_OUT 64
+#define MAX_OUT    64
+#define MAX_PROMPT 200
 
 /* What a request was told. Written by the worker, read after drain or close. */
 typedef struct {
@@ -20,6 +21,9 @@ typedef struct {
     uint32_t n_output;
     int32_t end_id;
     int64_t last_ns;
+    int32_t prompt[MAX_PROMPT]; /* what PROMPT events told, from the second token on */
+    float prompt_logprob[MAX_PROMPT];
+    uint32_t n_prompt;
     uint32_t cancel_at; /* cancels itself after this many tokens; 0: never */
     char message[256];
 } client;
@@ -29,6 +33,13 @@ static void on_event(void *ctx, const nw_sched_event *e)
     client *c = ctx;
     assert_true(c->n_done == 0 && e->t_ns >= c->last_ns);
     c->last_ns = e->t_ns;
+    if (e->type == NW_SCHED_PROMPT) {
+        assert_true(c->n == 0 && c->n_prompt < MAX_PROMPT && e->n_output == 0);
+        assert_true(e->n_top == 0 || e->top[0].logprob >= e->logprob);
+        c->prompt[c->n_prompt] = e->id;
+        c->prompt_logprob[c->n_prompt++] = e->logprob;
+        return;
+    }
     if (e->type == NW_SCHED_TOKEN) {
         assert_true(c->n < MAX_OUT);
         c->out[c->n] = e->id;
@@ -435,6 +446,94 @@ static void calls_run_between_steps(void **state)
     free(c);
 }
 
+/* ln p of ids[1..n) by the engine's own scoring. */
+static bool keep_logprob(void *ctx, size_t pos, const float *logits)
+{
+    client *want = ctx;
+    nw_error err = {0};
+    nw_pick pick;
+    if (pos + 1 < want->n_prompt) {
+        assert_int_equal(
+            nw_logits_score(logits, NW_TINY_VOCAB, want->prompt[pos + 1], 0, &pick, &err), NW_OK);
+        want->prompt_logprob[pos] = pick.logprob;
+    }
+    return true;
+}
+
+static client *score_alone(const int32_t *ids, uint32_t n)
+{
+    const nw_engine_options o = fixture_options();
+    nw_engine *e = fixture_engine(0, &o);
+    client *want = calloc(1, sizeof *want);
+    nw_error err = {0};
+    memcpy(want->prompt, ids, n * sizeof *ids);
+    want->n_prompt = n;
+    assert_int_equal(nw_engine_score(e, ids, n, 0, keep_logprob, want, &err), NW_OK);
+    nw_engine_close(e);
+    return want;
+}
+
+#define N_SCORED 12
+
+/* Prompts of equal beginnings, scored beside requests that generate: each is told every token of its
+ * prompt once, with the bits of the engine's own scoring, then its output. */
+static uint64_t prompts_are_scored(const nw_engine_options *o)
+{
+    static const uint32_t lengths[N_SCORED] = {150, 1, 2, 64, 65, 129, 200, 150, 3, 128, 7, 150};
+    nw_engine *e = fixture_engine(0, o);
+    nw_scheduler *s = open_scheduler(e, 0, 16);
+    client *c = calloc(N_SCORED, sizeof *c);
+    client *plain = calloc(N_SCORED, sizeof *plain);
+    int32_t ids[MAX_PROMPT];
+    nw_sched_stats st;
+
+    random_ids(77, ids, MAX_PROMPT);
+    for (int i = 0; i < N_SCORED; i++) {
+        nw_sched_request r = request_of(&c[i], ids, lengths[i], (uint32_t)i % 3 * 5);
+        r.score_prompt = r.ignore_eos = true;
+        r.n_top_logprobs = (uint32_t)i % 3;
+        submit(s, &r);
+        r = request_of(&plain[i], ids, lengths[i], 10);
+        r.ignore_eos = true;
+        submit(s, &r);
+    }
+    nw_scheduler_drain(s);
+    client *want = score_alone(ids, MAX_PROMPT);
+    for (int i = 0; i < N_SCORED; i++) {
+        assert_int_equal(c[i].n_done, 1);
+        assert_int_equal(c[i].finish, NW_FINISH_LENGTH);
+        assert_int_equal(c[i].n_prompt, lengths[i] - 1);
+        assert_memory_equal(c[i].prompt, ids + 1, (lengths[i] - 1) * sizeof *ids);
+        assert_memory_equal(c[i].prompt_logprob, want->prompt_logprob,
+                            (lengths[i] - 1) * sizeof(float));
+        assert_int_equal(c[i].n, i % 3 * 5);
+        assert_memory_equal(c[i].out, plain[i].out, c[i].n * sizeof *c[i].out);
+    }
+    assert_int_equal(nw_engine_pages_free(e), nw_engine_pages_total(e));
+    nw_scheduler_stats(s, &st);
+    nw_scheduler_close(s);
+    nw_engine_close(e);
+    free(want);
+    free(plain);
+    free(c);
+    return st.preempted;
+}
+
+static void scored_prompts_are_told_once(void **state)
+{
+    nw_engine_options o = fixture_options();
+
+    (void)state;
+    (void)prompts_are_scored(&o);
+    o.max_step_tokens = 11; /* chunks that end anywhere */
+    (void)prompts_are_scored(&o);
+    nw_engine *probe = fixture_engine(0, &o);
+    o.max_seqs = 6; /* few pages: requests give them back half-scored */
+    o.kv_bytes = (size_t)nw_engine_get_facts(probe)->kv_bytes_per_token * 64 * 4;
+    nw_engine_close(probe);
+    assert_true(prompts_are_scored(&o) > 0);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -446,6 +545,7 @@ int main(void)
         cmocka_unit_test(closing_cancels_what_is_left),
         cmocka_unit_test(end_tokens_stop_unless_ignored),
         cmocka_unit_test(calls_run_between_steps),
+        cmocka_unit_test(scored_prompts_are_told_once),
     };
     return cmocka_run_group_tests_name("scheduler", tests, fixture_setup, fixture_teardown);
 }
