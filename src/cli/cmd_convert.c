@@ -1,4 +1,5 @@
-/* narrow convert: any checkpoint to a Hugging Face folder in BF16 or F32, with a loss report.
+/* narrow convert: any checkpoint to a Hugging Face folder in BF16 or F32, or an artifact or checkpoint to
+ * another format, with a loss report.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 #include <stdio.h>
@@ -6,17 +7,26 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/export_print.h"
 #include "cli/option_rows.h"
 #include "cli/print_json.h"
 #include "quant/convert.h"
 
 static const nw_option options[] = {
     NW_OPTION_OUT,
+    {.name = "format",
+     .letter = 'f',
+     .type = NW_OPT_STRING,
+     .fallback = "hf",
+     .unit = "FORMAT",
+     .help = "hf, which decodes to --dtype, or gguf, which carries codes as they are"},
     {.name = "dtype",
      .type = NW_OPT_CHOICE,
      .fallback = "bf16",
-     .choices = "bf16|f32",
-     .help = "type of the written weights"},
+     .choices = "bf16|f16|f32",
+     .help = "type of the written weights; gguf: of matrices that are not quantized, by default as "
+             "they are"},
+    NW_OPTION_NO_FALLBACK,
     {.name = "off-grid",
      .type = NW_OPT_INT,
      .lo = 0,
@@ -67,23 +77,82 @@ static void print_text(const nw_convert_report *r, const char *out)
     }
 }
 
+static nw_format_id dtype_of(const nw_args *args)
+{
+    const char *name = nw_args_str(args, "dtype");
+
+    return strcmp(name, "f32") == 0   ? NW_FMT_F32
+           : strcmp(name, "f16") == 0 ? NW_FMT_F16
+                                      : NW_FMT_BF16;
+}
+
+/* Options that speak of what an export does not do. */
+static nw_status check_export(const nw_args *args, nw_error *err)
+{
+    static const char *const others[] = {"off-grid", "no-check", "shard-bytes"};
+
+    for (size_t i = 0; i < NW_COUNT(others); i++) {
+        if (nw_args_given(args, others[i])) {
+            return nw_fail(err, NW_E_USAGE, "--%s has no meaning with --format %s", others[i],
+                           nw_args_str(args, "format"));
+        }
+    }
+    return NW_OK;
+}
+
+static nw_status run_export(const nw_args *args, nw_error *err)
+{
+    const char *format = nw_args_str(args, "format");
+    nw_export_report r = {0};
+    nw_export_options o = {.source = args->operands[0],
+                           .out = nw_args_str(args, "out"),
+                           .replace = nw_args_flag(args, "force"),
+                           .no_tokenizer = nw_args_flag(args, "no-tokenizer"),
+                           .no_fallback = nw_args_flag(args, "no-fallback"),
+                           .has_dtype = nw_args_given(args, "dtype"),
+                           .dtype = dtype_of(args),
+                           .show_progress = true,
+                           .n_threads = (unsigned)nw_args_int(args, "threads")};
+    nw_status st = nw_export_format_find(format, "hf", &o.format, err);
+
+    if (st == NW_OK) {
+        st = check_export(args, err);
+    }
+    if (st == NW_OK) {
+        st = nw_export(&o, &r, err);
+    }
+    if (st == NW_OK && args->json) {
+        st = nw_print_json("convert", nw_export_report_json(&r, format), err);
+    } else if (st == NW_OK) {
+        nw_print_export(&r, o.out, format);
+    }
+    nw_export_report_release(&r);
+    return st;
+}
+
 static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
 {
     nw_convert_report r = {0};
-    const nw_convert_options o = {
-        .source = args->operands[0],
-        .out = nw_args_str(args, "out"),
-        .dtype = strcmp(nw_args_str(args, "dtype"), "f32") == 0 ? NW_FMT_F32 : NW_FMT_BF16,
-        .off_grid = nw_args_given(args, "off-grid"),
-        .seed = (uint64_t)nw_args_int(args, "off-grid"),
-        .no_check = nw_args_flag(args, "no-check"),
-        .no_tokenizer = nw_args_flag(args, "no-tokenizer"),
-        .replace = nw_args_flag(args, "force"),
-        .show_progress = true,
-        .n_threads = (unsigned)nw_args_int(args, "threads"),
-        .shard_bytes = (uint64_t)nw_args_int(args, "shard-bytes")};
+    const nw_convert_options o = {.source = args->operands[0],
+                                  .out = nw_args_str(args, "out"),
+                                  .dtype = dtype_of(args),
+                                  .off_grid = nw_args_given(args, "off-grid"),
+                                  .seed = (uint64_t)nw_args_int(args, "off-grid"),
+                                  .no_check = nw_args_flag(args, "no-check"),
+                                  .no_tokenizer = nw_args_flag(args, "no-tokenizer"),
+                                  .replace = nw_args_flag(args, "force"),
+                                  .show_progress = true,
+                                  .n_threads = (unsigned)nw_args_int(args, "threads"),
+                                  .shard_bytes = (uint64_t)nw_args_int(args, "shard-bytes")};
 
     (void)exit_code;
+    if (strcmp(nw_args_str(args, "format"), "hf") != 0) {
+        return run_export(args, err);
+    }
+    if (o.dtype == NW_FMT_F16 || nw_args_flag(args, "no-fallback")) {
+        return nw_fail(err, NW_E_USAGE, "%s has no meaning with --format hf",
+                       o.dtype == NW_FMT_F16 ? "--dtype f16" : "--no-fallback");
+    }
     if (o.no_check && !o.off_grid) {
         return nw_fail(err, NW_E_USAGE, "--no-check has no meaning without --off-grid");
     }
@@ -107,13 +176,17 @@ const nw_command nw_cmd_convert = {
     .operands = "MODEL",
     .min_operands = 1,
     .max_operands = 1,
-    .summary = "write any checkpoint as a BF16 or F32 Hugging Face folder, with a loss report",
+    .summary = "write a checkpoint or an artifact in another format, with a loss report",
     .description =
         "Reads a GGUF file, a Hugging Face folder or a llama2.c file and writes a folder that "
         "transformers loads: safetensors, config.json, generation_config.json and the tokenizer. "
         "Quantized formats are decoded exactly; what rounding to the written type costs is "
         "reported, and is zero where that type holds the values. narrow.json keeps where the "
         "weights came from, which every later result repeats.\n\n"
+        "With --format gguf the folder holds model.gguf, which llama.cpp loads: codes, scales and "
+        "minima of an artifact or of a quantized checkpoint are carried as they are where a block "
+        "type holds them, a GGUF source byte for byte, metadata included. What no block type holds "
+        "is written as BF16 and said, or refused with --no-fallback.\n\n"
         "With --off-grid the weights are rescaled by channel without changing the function: norm "
         "gains against the columns that read them, rows of up against columns of down, rows of v "
         "against columns of o, by factors from 0.8 to 1.25. Quantizing them again then costs what "

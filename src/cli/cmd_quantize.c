@@ -8,8 +8,11 @@
 
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/export_print.h"
 #include "cli/option_rows.h"
+#include "cli/print_json.h"
 #include "quant/quantize.h"
+#include "quant/quantize_as.h"
 #include "quant/recipe.h"
 
 #define N_WORST 5
@@ -22,6 +25,12 @@ static const nw_option options[] = {
      .required = true,
      .help = "a built-in recipe (bf16, int8-w8a8, int4-g64, ...) or a YAML file; see below"},
     NW_OPTION_OUT,
+    {.name = "format",
+     .letter = 'f',
+     .type = NW_OPT_STRING,
+     .fallback = "native",
+     .unit = "FORMAT",
+     .help = "native, which narrow maps, or gguf, which llama.cpp loads"},
     NW_OPTION_WORK_THREADS,
     {.name = "method",
      .type = NW_OPT_CHOICE,
@@ -39,8 +48,8 @@ static const nw_option options[] = {
     {.name = "no-fallback",
      .type = NW_OPT_FLAG,
      .help =
-         "end with an error where a method or layout does not fit a matrix, instead of rounding to "
-         "nearest or keeping BF16 and saying so"},
+         "end with an error where a method, layout or format does not fit a matrix, instead of "
+         "rounding to nearest or keeping BF16 and saying so"},
     {.name = "no-tokenizer",
      .type = NW_OPT_FLAG,
      .help = "for a model that has none; otherwise a missing tokenizer is an error"},
@@ -217,10 +226,42 @@ static bool show_choices(void *ctx, const nw_recipe_choice *choices, size_t n)
     return false;
 }
 
+/* Quantizes and writes; *r and *format are set where the result is no native artifact. */
+static nw_status quantize(const nw_args *args, const nw_quantize_options *o, nw_manifest *m,
+                          const nw_export_format **format, nw_export_report *r, nw_error *err)
+{
+    const char *name = nw_args_str(args, "format");
+
+    if (strcmp(name, "native") == 0) {
+        return nw_quantize(o, m, err);
+    }
+    const nw_status st = nw_export_format_find(name, "native", format, err);
+    return st == NW_OK ? nw_quantize_as(o, *format, nw_args_flag(args, "no-fallback"), m, r, err)
+                       : st;
+}
+
+static nw_status print_result(const nw_args *args, const nw_manifest *m, const char *out,
+                              const nw_export_format *format, const nw_export_report *r,
+                              nw_error *err)
+{
+    if (args->json) {
+        return format == NULL
+                   ? print_json(m, err)
+                   : nw_print_json("quantize", nw_export_report_json(r, format->name), err);
+    }
+    print_text(m, out);
+    if (format != NULL) {
+        nw_print_export(r, out, format->name);
+    }
+    return NW_OK;
+}
+
 static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
 {
     nw_buf mistakes;
     nw_manifest m = {0};
+    nw_export_report r = {0};
+    const nw_export_format *format = NULL;
     const nw_quantize_options o = {.source = args->operands[0],
                                    .recipe = nw_args_str(args, "recipe"),
                                    .out = nw_args_str(args, "out"),
@@ -236,7 +277,7 @@ static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
 
     (void)exit_code;
     nw_buf_init(&mistakes, (size_t)1 << 20);
-    nw_status st = nw_quantize(&o, &m, err);
+    nw_status st = quantize(args, &o, &m, &format, &r, err);
     if (mistakes.len > 900) { /* more than the message itself can carry */
         nw_log(NW_LOG_ERROR, "all mistakes:\n%s", mistakes.data);
     }
@@ -245,13 +286,10 @@ static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
         return NW_OK; /* as asked */
     }
     if (st == NW_OK) {
-        if (args->json) {
-            st = print_json(&m, err);
-        } else {
-            print_text(&m, o.out);
-        }
+        st = print_result(args, &m, o.out, format, &r, err);
     }
     nw_manifest_release(&m);
+    nw_export_report_release(&r);
     return st;
 }
 

@@ -45,6 +45,11 @@
     {                                                                                          \
         .name = "force", .type = NW_OPT_FLAG, .help = "replace an earlier result of that name" \
     }
+#define NW_OPTION_NO_FALLBACK                                                                \
+    {                                                                                        \
+        .name = "no-fallback", .type = NW_OPT_FLAG,                                          \
+        .help = "refuse what the format cannot hold, in place of writing it in another type" \
+    }
 
 /* ---- of a measurement ---- */
 #define NW_OPTION_RECORD                                                      \

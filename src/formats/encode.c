@@ -24,8 +24,7 @@ void nw_put_nibbles(const uint8_t q[NW_BLOCK], uint8_t qs[NW_HALF])
     }
 }
 
-/* The fifth bits, then the nibbles. */
-static void put_codes5(const uint8_t q[NW_BLOCK], uint8_t *qh)
+void nw_put_codes5(const uint8_t q[NW_BLOCK], uint8_t *qh)
 {
     uint32_t high = 0;
 
@@ -121,7 +120,7 @@ void nw_encode_q5_0(const float *src, uint8_t *dst, size_t n_blocks)
 
     for (size_t b = 0; b < n_blocks; b++, src += NW_BLOCK, dst += 22) {
         nw_put_scale(dst, plain_symmetric(src, 16, q));
-        put_codes5(q, dst + 2);
+        nw_put_codes5(q, dst + 2);
     }
 }
 
@@ -133,7 +132,7 @@ void nw_encode_q5_1(const float *src, uint8_t *dst, size_t n_blocks)
     for (size_t b = 0; b < n_blocks; b++, src += NW_BLOCK, dst += 24) {
         nw_put_scale(dst, plain_minimum(src, 31, q, &min));
         nw_put_scale(dst + 2, min);
-        put_codes5(q, dst + 4);
+        nw_put_codes5(q, dst + 4);
     }
 }
 
@@ -325,7 +324,7 @@ static void search_q5_0(const float *src, const float *weights, uint8_t *dst, si
     for (size_t b = 0; b < n_blocks; b++, src += NW_BLOCK, dst += 22) {
         const float *w = nw_weights_at(weights, b, NW_BLOCK, ones);
         nw_put_scale(dst, search_block(src, w, -16, 15, false, q).scale);
-        put_codes5(q, dst + 2);
+        nw_put_codes5(q, dst + 2);
     }
 }
 
@@ -339,7 +338,7 @@ static void search_q5_1(const float *src, const float *weights, uint8_t *dst, si
         const nw_fit fit = search_block(src, w, 0, 31, true, q);
         nw_put_scale(dst, fit.scale);
         nw_put_scale(dst + 2, fit.min);
-        put_codes5(q, dst + 4);
+        nw_put_codes5(q, dst + 4);
     }
 }
 

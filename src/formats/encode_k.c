@@ -140,27 +140,23 @@ static void search_super(const k_kind *k, const float *x, const float *w, k_fit 
     }
 }
 
-/* The twelve bytes of six-bit scales and minima: nw_k_scale reads them. */
-static void put_k_scales(const k_fit *f, uint8_t b[12])
+void nw_put_k_scales(const int8_t sc[8], const int8_t m[8], uint8_t b[12])
 {
     for (int j = 0; j < 4; j++) {
-        const unsigned sc = (unsigned)f->sc[j + 4];
-        const unsigned m = (unsigned)f->m[j + 4];
-        b[j] = (uint8_t)((unsigned)f->sc[j] | sc >> 4 << 6);
-        b[j + 4] = (uint8_t)((unsigned)f->m[j] | m >> 4 << 6);
-        b[j + 8] = (uint8_t)((sc & 15U) | (m & 15U) << 4);
+        const unsigned high_sc = (unsigned)sc[j + 4];
+        const unsigned high_m = (unsigned)m[j + 4];
+        b[j] = (uint8_t)((unsigned)sc[j] | high_sc >> 4 << 6);
+        b[j + 4] = (uint8_t)((unsigned)m[j] | high_m >> 4 << 6);
+        b[j + 8] = (uint8_t)((high_sc & 15U) | (high_m & 15U) << 4);
     }
 }
 
-static void put_k45(const k_fit *f, uint8_t *dst, uint8_t *qh, uint8_t *qs)
+void nw_put_k45_codes(const int8_t q[NW_SUPER], uint8_t *qh, uint8_t *qs)
 {
-    nw_put_scale(dst, f->d);
-    nw_put_scale(dst + 2, f->dmin);
-    put_k_scales(f, dst + 4);
     for (int c = 0; c < NW_SUPER / 64; c++) {
         for (int l = 0; l < NW_BLOCK; l++) {
-            const unsigned low = (unsigned)f->q[64 * c + l];
-            const unsigned high = (unsigned)f->q[64 * c + NW_BLOCK + l];
+            const unsigned low = (unsigned)q[64 * c + l];
+            const unsigned high = (unsigned)q[64 * c + NW_BLOCK + l];
             qs[NW_BLOCK * c + l] = (uint8_t)((low & 15U) | (high & 15U) << 4);
             if (qh != NULL) {
                 const unsigned bits = low >> 4 | high >> 4 << 1;
@@ -168,6 +164,14 @@ static void put_k45(const k_fit *f, uint8_t *dst, uint8_t *qh, uint8_t *qs)
             }
         }
     }
+}
+
+static void put_k45(const k_fit *f, uint8_t *dst, uint8_t *qh, uint8_t *qs)
+{
+    nw_put_scale(dst, f->d);
+    nw_put_scale(dst + 2, f->dmin);
+    nw_put_k_scales(f->sc, f->m, dst + 4);
+    nw_put_k45_codes(f->q, qh, qs);
 }
 
 void nw_search_q4_k(const float *src, const float *weights, uint8_t *dst, size_t n_blocks)
@@ -194,8 +198,7 @@ void nw_search_q5_k(const float *src, const float *weights, uint8_t *dst, size_t
     }
 }
 
-/* Where nw_k6_codes reads the codes. */
-static void put_k6_codes(const int8_t q[NW_SUPER], uint8_t *ql, uint8_t *qh)
+void nw_put_k6_codes(const int8_t q[NW_SUPER], uint8_t *ql, uint8_t *qh)
 {
     memset(ql, 0, NW_SUPER / 2);
     memset(qh, 0, NW_SUPER / 4);
@@ -219,7 +222,7 @@ void nw_search_q6_k(const float *src, const float *weights, uint8_t *dst, size_t
 
     for (size_t b = 0; b < n_blocks; b++, src += NW_SUPER, dst += 210) {
         search_super(&kind, src, nw_weights_at(weights, b, NW_SUPER, ones), &fit);
-        put_k6_codes(fit.q, dst, dst + 128);
+        nw_put_k6_codes(fit.q, dst, dst + 128);
         memcpy(dst + 192, fit.sc, SUBS);
         nw_put_scale(dst + 208, fit.d);
     }

@@ -182,7 +182,8 @@ size_t nw_panel_size(nw_panel_type type, uint32_t n_cols)
     return n;
 }
 
-static nw_panel_row row_of(nw_panel_type type, const uint8_t *tensor, uint32_t n_cols, uint32_t row)
+nw_panel_row nw_panel_row_of(nw_panel_type type, const uint8_t *tensor, uint32_t n_cols,
+                             uint32_t row)
 {
     return (nw_panel_row){.type = type,
                           .panel = tensor + row / NW_PANEL_ROWS * nw_panel_size(type, n_cols),
@@ -193,7 +194,7 @@ static nw_panel_row row_of(nw_panel_type type, const uint8_t *tensor, uint32_t n
 void nw_panel_unpack_span(nw_panel_type type, const uint8_t *tensor, uint32_t n_cols, uint32_t row,
                           uint32_t col0, uint32_t n, float *out)
 {
-    const nw_panel_row p = row_of(type, tensor, n_cols, row);
+    const nw_panel_row p = nw_panel_row_of(type, tensor, n_cols, row);
     kinds[type.kind].span(&p, col0, n, out);
 }
 
@@ -206,7 +207,7 @@ void nw_panel_unpack_row(nw_panel_type type, const uint8_t *tensor, uint32_t n_c
 void nw_panel_codes_row(nw_panel_type type, const uint8_t *tensor, uint32_t n_cols, uint32_t row,
                         int8_t *codes, float *scales, uint8_t *zeros)
 {
-    const nw_panel_row p = row_of(type, tensor, n_cols, row);
+    const nw_panel_row p = nw_panel_row_of(type, tensor, n_cols, row);
     const bool integer = type.kind == NW_PANEL_INT8 || type.kind == NW_PANEL_INT4;
     const uint32_t n_groups = nw_panel_groups(type, n_cols);
 
@@ -228,7 +229,7 @@ void nw_panel_codes_row(nw_panel_type type, const uint8_t *tensor, uint32_t n_co
 void nw_panel_mins_row(nw_panel_type type, const uint8_t *tensor, uint32_t n_cols, uint32_t row,
                        float *mins)
 {
-    const nw_panel_row p = row_of(type, tensor, n_cols, row);
+    const nw_panel_row p = nw_panel_row_of(type, tensor, n_cols, row);
     const uint32_t n_groups = nw_panel_groups(type, n_cols);
 
     assert(kinds[type.kind].code_bits <= 8);

@@ -77,15 +77,21 @@ static const uint8_t *unit_of(const nw_panel_row *p, uint32_t c)
     return p->panel + s.head + (size_t)(c / UNIT) * s.unit_bytes;
 }
 
+uint8_t nw_panel_fp_scale_code(const nw_panel_row *p, uint32_t g)
+{
+    return p->type.kind == NW_PANEL_NVFP4 ? unit_of(p, g * 16)[g % 2 * 16 + p->r]
+                                          : unit_of(p, g * UNIT)[p->r];
+}
+
 float nw_panel_fp_scale(const nw_panel_row *p, uint32_t g)
 {
     float scale = 0;
 
     if (p->type.kind == NW_PANEL_NVFP4) {
-        return nw_e4m3_to_f32(unit_of(p, g * 16)[g % 2 * 16 + p->r]);
+        return nw_e4m3_to_f32(nw_panel_fp_scale_code(p, g));
     }
     if (p->type.kind == NW_PANEL_MXFP4) {
-        return nw_e8m0_to_f32(unit_of(p, g * UNIT)[p->r]);
+        return nw_e8m0_to_f32(nw_panel_fp_scale_code(p, g));
     }
     memcpy(&scale, p->panel + p->r * sizeof scale, sizeof scale);
     return scale;

@@ -170,22 +170,38 @@ void nw_panel_pack_k(nw_panel_type type, const nw_panel_k_rows *rows, uint32_t n
     }
 }
 
+static const uint8_t *k_block(const nw_panel_row *p, uint32_t g)
+{
+    const uint32_t n_groups = NW_PANEL_K_COLS / p->type.group;
+    return p->panel + (size_t)(g / n_groups) * nw_panel_shape_of(p->type).unit_bytes;
+}
+
+nw_panel_k_scales nw_panel_k_scales_of(const nw_panel_row *p, uint32_t g)
+{
+    const uint32_t n_groups = NW_PANEL_K_COLS / p->type.group;
+    const size_t at = (size_t)(g % n_groups) * 16U + p->r;
+    const uint8_t *block = k_block(p, g);
+    const uint8_t *scales = block + 2 * HALVES;
+
+    return (nw_panel_k_scales){.d = nw_panel_half(block, p->r),
+                               .dmin = nw_panel_half(block + HALVES, p->r),
+                               .scale = (int8_t)scales[at],
+                               .min = p->type.min ? scales[n_groups * 16U + at] : 0};
+}
+
 /* Group `g` of a -k panel. */
 static nw_panel_group k_group(const nw_panel_row *p, uint32_t g)
 {
     const nw_panel_type type = p->type;
     const uint32_t n_groups = NW_PANEL_K_COLS / type.group;
-    const uint32_t i = g % n_groups;
-    const uint8_t *block = p->panel + (size_t)(g / n_groups) * nw_panel_shape_of(type).unit_bytes;
-    const uint8_t *scales = block + 2 * HALVES;
-    const uint8_t *mins = scales + n_groups * 16U;
-    const uint8_t *codes = mins + (type.min ? n_groups * 16U : 0);
-    nw_panel_group out = {.codes = codes + i * type.group * 2U * nw_panel_code_bits(type)};
+    const nw_panel_k_scales k = nw_panel_k_scales_of(p, g);
+    const uint8_t *codes = k_block(p, g) + 2 * HALVES + n_groups * (type.min ? 32U : 16U);
+    nw_panel_group out = {.codes =
+                              codes + g % n_groups * type.group * 2U * nw_panel_code_bits(type)};
 
-    out.scale = nw_f16_to_f32(nw_panel_half(block, p->r)) * (float)(int8_t)scales[i * 16U + p->r];
+    out.scale = nw_f16_to_f32(k.d) * (float)k.scale;
     if (type.min) {
-        const float dmin = nw_f16_to_f32(nw_panel_half(block + HALVES, p->r));
-        out.min = -(dmin * (float)mins[i * 16U + p->r]);
+        out.min = -(nw_f16_to_f32(k.dmin) * (float)k.min);
     }
     return out;
 }

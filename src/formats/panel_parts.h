@@ -30,6 +30,9 @@ typedef struct {
     uint32_t r; /* 0..15 */
 } nw_panel_row;
 
+nw_panel_row nw_panel_row_of(nw_panel_type type, const uint8_t *tensor, uint32_t n_cols,
+                             uint32_t row);
+
 /* The values of columns [c0, c0 + n) of a row; c0 + n <= padded columns. */
 typedef void (*nw_panel_span_fn)(const nw_panel_row *p, uint32_t c0, uint32_t n, float *out);
 void nw_panel_span_f32(const nw_panel_row *p, uint32_t c0, uint32_t n, float *out);
@@ -46,9 +49,18 @@ typedef struct {
     uint8_t zero;
 } nw_panel_group;
 
+/* Both levels of scales of a group of a -k panel. */
+typedef struct {
+    uint16_t d, dmin; /* binary16 */
+    int8_t scale;
+    uint8_t min;
+} nw_panel_k_scales;
+
+nw_panel_k_scales nw_panel_k_scales_of(const nw_panel_row *p, uint32_t g);
 nw_panel_group nw_panel_int_group(const nw_panel_row *p, uint32_t g); /* int8, int4 */
 int8_t nw_panel_int_code(const nw_panel_row *p, uint32_t c);
-float nw_panel_fp_scale(const nw_panel_row *p, uint32_t g); /* fp8, nvfp4, mxfp4 */
+float nw_panel_fp_scale(const nw_panel_row *p, uint32_t g);        /* fp8, nvfp4, mxfp4 */
+uint8_t nw_panel_fp_scale_code(const nw_panel_row *p, uint32_t g); /* nvfp4, mxfp4 */
 uint8_t nw_panel_fp_code(const nw_panel_row *p, uint32_t c);
 
 /* Where the code of column c of a group and row r stands: four-bit codes, from the start of the

@@ -544,6 +544,11 @@ const char *nw_checkpoint_path(const nw_checkpoint *c)
     return c->path;
 }
 
+const nw_gguf *nw_checkpoint_gguf(const nw_checkpoint *c)
+{
+    return c->gguf;
+}
+
 const nw_model_config *nw_checkpoint_config(const nw_checkpoint *c)
 {
     return &c->config;

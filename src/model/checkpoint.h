@@ -85,6 +85,8 @@ const char *nw_checkpoint_file(const nw_checkpoint *c, uint32_t file); /* NULL p
 nw_ckpt_kind nw_checkpoint_kind(const nw_checkpoint *c);
 const char *nw_ckpt_kind_name(nw_ckpt_kind kind); /* "gguf", "hf", "llama2.c" */
 const char *nw_checkpoint_path(const nw_checkpoint *c);
+/* The open file of a GGUF checkpoint, for its keys; NULL for the other kinds. */
+const struct nw_gguf *nw_checkpoint_gguf(const nw_checkpoint *c);
 const nw_model_config *nw_checkpoint_config(const nw_checkpoint *c);
 size_t nw_checkpoint_n_tensors(const nw_checkpoint *c);
 /* Order: embedding, layers (roles in enum order), out norm, head. */

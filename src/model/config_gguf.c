@@ -9,6 +9,7 @@
 #include "formats/half.h"
 #include "model/arch.h"
 #include "model/gguf_shard.h"
+#include "model/gguf_writer.h"
 #include "model/sources.h"
 
 #define KEY_BYTES 96
@@ -117,6 +118,11 @@ static double llama3_divisor(const nw_rope_scaling *s, const nw_model_config *c,
 
     blend = blend < 0 ? 0 : blend > 1 ? 1 : blend;
     return 1 / ((1 - blend) / (double)s->factor + blend);
+}
+
+float nw_gguf_rope_freq(const nw_model_config *c, uint32_t i)
+{
+    return (float)llama3_divisor(&c->rope_scaling, c, i);
 }
 
 /* rope_freqs.weight holds the divisors; accepted when they are those of Llama-3 scaling. */

@@ -24,6 +24,12 @@ try convert tiny.bin --out bf16 --no-tokenizer --dtype f32 --threads 2 --shard-b
 try convert tiny.bin --out sharded --no-tokenizer --dtype f32 -t 2 --shard-bytes 20000 --quiet
 try convert tiny.bin -o bf16 --no-tokenizer --force --off-grid 3 --no-check --quiet
 try convert tiny.bin -o x --no-tokenizer --no-check
+try convert tiny.bin -o wide --no-tokenizer --format gguf --dtype bf16 --quiet
+try convert wide/model.gguf -o again --no-tokenizer -f gguf --quiet
+cmp wide/model.gguf again/model.gguf && echo "the same file again"
+try convert tiny.bin -o x --no-tokenizer --format gguf --off-grid 3
+try convert tiny.bin -o x --no-tokenizer --format onnx
+try convert tiny.bin -o x --no-tokenizer --no-fallback
 narrow convert tiny.bin -o x 2>&1 | grep -o -e '--no-tokenizer does without one'
 ls
 narrow quantize bf16 --recipe int4-g32 --out q4 --no-tokenizer --no-fallback -t 1 -q >a || exit 1
@@ -32,6 +38,11 @@ narrow quantize bf16 -r int4-g32 -o q4 --no-tokenizer --force --threads 2 -q >b 
 cmp a b || exit 1
 narrow quantize bf16 -r int8-w8a8 -o q8 --no-tokenizer -q --json >q8.json || exit 1
 cmp q8.json q8/manifest.json && echo "json is the manifest"
+narrow quantize bf16 -r int4-g32 -o q4-gguf --no-tokenizer --format gguf -q | grep -A9 written
+narrow quantize bf16 -r fp8-e4m3 -o f8-gguf --no-tokenizer -f gguf -q | grep -A9 written
+try quantize bf16 -r fp8-e4m3 -o f8 --no-tokenizer -f gguf --no-fallback -q
+narrow convert q4 -o q4-again --no-tokenizer -f gguf --no-fallback -q --json | grep -c '"exact": true'
+cmp q4-gguf/model.gguf q4-again/model.gguf && echo "the same file from the artifact"
 try quantize bf16 -r int4-g128 -o q128 --no-tokenizer
 try quantize bf16 -r int3 -o q3 --no-tokenizer
 cp "$source_dir"/recipes/mlp-int4-attention-int8.yaml mixed.yaml

@@ -1,0 +1,178 @@
+/* The table of export formats, and the driver that makes a folder of one: see export.h.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "artifact/export.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "artifact/artifact.h"
+#include "artifact/folder.h"
+#include "artifact/gguf_write.h"
+#include "artifact/hf_files.h"
+#include "artifact/source_note.h"
+#include "base/file.h"
+
+static const nw_export_format formats[] = {
+    {"gguf", nw_gguf_export, "model.gguf, as llama.cpp loads it"},
+};
+
+const nw_export_format *nw_export_format_at(size_t i)
+{
+    return i < NW_COUNT(formats) ? &formats[i] : NULL;
+}
+
+nw_status nw_export_format_find(const char *name, const char *own, const nw_export_format **out,
+                                nw_error *err)
+{
+    char known[256] = "";
+    size_t n = 0;
+
+    for (size_t i = 0; i < NW_COUNT(formats); i++) {
+        if (strcmp(formats[i].name, name) == 0) {
+            *out = &formats[i];
+            return NW_OK;
+        }
+        n += (size_t)snprintf(known + n, sizeof known - n, ", %s", formats[i].name);
+        n = n < sizeof known ? n : sizeof known - 1;
+    }
+    return nw_fail(err, NW_E_USAGE, "unknown format '%s'; known are %s%s", name, own, known);
+}
+
+/* ---- small files ---- */
+static nw_status copy_file(const char *from, const char *dir, const char *name, nw_error *err)
+{
+    char *source = nw_path_join(from, name);
+    char *target = nw_path_join(dir, name);
+    nw_file f = {0};
+    nw_status st = NW_OK;
+
+    if (source == NULL || target == NULL) {
+        st = nw_fail(err, NW_E_NOMEM, "%s: no memory for a name", from);
+    } else if (nw_file_exists(source)) {
+        st = nw_file_map(source, &f, err);
+        if (st == NW_OK) {
+            st = nw_file_write(target, f.data, f.size, err);
+        }
+        nw_file_unmap(&f);
+    }
+    free(source);
+    free(target);
+    return st;
+}
+
+nw_status nw_export_hf_files(const nw_export_job *job, nw_error *err)
+{
+    static const char *const names[] = {"generation_config.json", "tokenizer.json",
+                                        "tokenizer_config.json", "chat_template.jinja",
+                                        "special_tokens_map.json"};
+    const nw_checkpoint *ckpt = nw_export_checkpoint(job->source);
+    nw_status st = NW_OK;
+
+    if (ckpt != NULL) {
+        return nw_hf_files_write(ckpt, job->dir, "bfloat16", !job->no_tokenizer, err);
+    }
+    for (size_t i = 0; st == NW_OK && i < NW_COUNT(names); i++) {
+        if (i == 0 || !job->no_tokenizer) {
+            st = copy_file(nw_export_path(job->source), job->dir, names[i], err);
+        }
+    }
+    return st;
+}
+
+/* ---- driver ---- */
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
+}
+
+/* narrow.json: what later stages must know about these weights. No time and no path stand in it. */
+static nw_status write_narrow_json(const nw_export_options *o, const nw_export_source *s,
+                                   const char *dir, const nw_export_report *r, nw_error *err)
+{
+    const nw_checkpoint *ckpt = nw_export_checkpoint(s);
+    const nw_manifest *m = nw_export_manifest(s);
+    nw_digest digest = {{0}};
+    nw_status st = NW_OK;
+
+    if (ckpt != NULL) {
+        st = nw_checkpoint_digest(ckpt, &digest, err);
+    }
+    if (st != NW_OK) {
+        return st;
+    }
+    json_t *source =
+        json_pack("{s:s, s:s, s:s}", "name", m != NULL ? m->source_name : base_name(o->source),
+                  "kind", m != NULL ? "native" : nw_ckpt_kind_name(nw_checkpoint_kind(ckpt)),
+                  "sha256", m != NULL ? m->hash.hex : digest.hex);
+    json_t *doc =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o}", "format", "narrow-exported", "tool",
+                  "narrow " NW_VERSION, "written_as", o->format->name, "note", r->note, "recipe",
+                  nw_export_recipe(s), "source", source, "loss", nw_loss_json(&r->loss));
+    return nw_hf_json_write(dir, "narrow.json", doc, err);
+}
+
+static nw_status run(const nw_export_options *o, const nw_export_source *s, nw_folder *folder,
+                     nw_export_report *r, nw_error *err)
+{
+    nw_pool *pool = NULL;
+    nw_status st = nw_folder_open(folder, o->out, o->replace, err);
+
+    if (st == NW_OK) {
+        st = nw_pool_open(o->n_threads, &pool, err);
+    }
+    if (st == NW_OK) {
+        const nw_export_job job = {.source = s,
+                                   .dir = folder->tmp,
+                                   .no_tokenizer = o->no_tokenizer,
+                                   .no_fallback = o->no_fallback,
+                                   .has_dtype = o->has_dtype,
+                                   .dtype = o->dtype,
+                                   .shard_bytes = o->shard_bytes,
+                                   .pool = pool,
+                                   .progress = o->show_progress ? o->format->name : NULL,
+                                   .loss = &r->loss,
+                                   .n_bytes = &r->n_bytes};
+        st = o->format->write(&job, err);
+    }
+    nw_pool_close(pool);
+    if (st == NW_OK) {
+        r->note = strdup(nw_export_note(s));
+        st = r->note != NULL ? write_narrow_json(o, s, folder->tmp, r, err)
+                             : nw_fail(err, NW_E_NOMEM, "%s: no memory for a note", o->out);
+    }
+    return st == NW_OK ? nw_folder_commit(folder, err) : st;
+}
+
+nw_status nw_export(const nw_export_options *o, nw_export_report *report, nw_error *err)
+{
+    nw_export_source *s = NULL;
+    nw_folder folder = {0};
+    nw_export_report r = {0};
+    nw_status st = NW_OK;
+
+    if (nw_folder_holds(o->out, o->source)) {
+        return nw_fail(err, NW_E_USAGE, "%s: the result would take the place of its source",
+                       o->out);
+    }
+    st = nw_export_source_open(o->source, &s, err);
+    if (st == NW_OK) {
+        st = run(o, s, &folder, &r, err);
+    }
+    nw_folder_close(&folder);
+    nw_export_source_close(s);
+    if (st == NW_OK) {
+        *report = r;
+    } else {
+        nw_export_report_release(&r);
+    }
+    return st;
+}
+
+void nw_export_report_release(nw_export_report *r)
+{
+    free(r->note);
+    nw_loss_release(&r->loss);
+    *r = (nw_export_report){0};
+}
