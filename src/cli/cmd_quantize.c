@@ -47,9 +47,8 @@ static const nw_option options[] = {
      .help = "print what each matrix would get and why, and write nothing"},
     {.name = "no-fallback",
      .type = NW_OPT_FLAG,
-     .help =
-         "end with an error where a method, layout or format does not fit a matrix, instead of "
-         "rounding to nearest or keeping BF16 and saying so"},
+     .help = "end with an error where a method, layout or format does not fit a matrix, instead of "
+             "rounding to nearest or keeping BF16 and saying so"},
     {.name = "no-tokenizer",
      .type = NW_OPT_FLAG,
      .help = "for a model that has none; otherwise a missing tokenizer is an error"},
@@ -236,8 +235,7 @@ static nw_status quantize(const nw_args *args, const nw_quantize_options *o, nw_
         return nw_quantize(o, m, err);
     }
     const nw_status st = nw_export_format_find(name, "native", format, err);
-    return st == NW_OK ? nw_quantize_as(o, *format, nw_args_flag(args, "no-fallback"), m, r, err)
-                       : st;
+    return st == NW_OK ? nw_quantize_as(o, *format, m, r, err) : st;
 }
 
 static nw_status print_result(const nw_args *args, const nw_manifest *m, const char *out,
@@ -309,6 +307,8 @@ const nw_command nw_cmd_quantize = {
         "writes an artifact: packed weights, config, tokenizer, and a manifest with the error of "
         "every tensor against the source. The result is read back and verified before it gets its "
         "name. A matrix gets the layout the recipe says, or nothing is written.\n\n"
+        "With --format gguf the artifact is then handed on as model.gguf, codes and scales as they "
+        "are; see narrow help convert.\n\n"
         "Built-in recipes: bf16, bf16-12 (every bit of BF16 in 12, embedding and head as well), "
         "int8-w8a8 and int8-w8a16 (one scale a row), int4-g32, int4-g64, int4-g128 (symmetric "
         "groups), int4-g32-zp, int4-g64-zp, int4-g128-zp (with zero points), int4-g32-min, "

@@ -8,10 +8,9 @@
 #include "artifact/export.h"
 #include "quant/quantize.h"
 
-/* o->out is the folder of the result; no_fallback as in nw_export_options. *summary and *report are set
- * on success; release both. */
+/* o->out is the folder of the result; the artifact stands beside it as <out>.native-work for the time
+ * being. *summary and *report are set on success; release both. */
 NW_MUST_USE nw_status nw_quantize_as(const nw_quantize_options *o, const nw_export_format *format,
-                                     bool no_fallback, nw_manifest *summary,
-                                     nw_export_report *report, nw_error *err);
+                                     nw_manifest *summary, nw_export_report *report, nw_error *err);
 
 #endif
