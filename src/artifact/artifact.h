@@ -35,7 +35,7 @@ typedef struct {
     uint64_t weight_bytes; /* bytes of all tensors as held */
     uint64_t file_bytes;   /* size of the weight files on disk */
     double nominal_bits, target_bits, effective_bits; /* see nw_manifest */
-    bool a8;                                          /* the manifest asks for int8 activations */
+    nw_act_rule act;                                  /* what its maker wants of activations */
     bool native;                                      /* mapped, not packed at load */
 } nw_artifact_facts;
 

@@ -80,7 +80,7 @@ static nw_status take_facts(nw_artifact *a, nw_manifest *m, nw_error *err)
     a->note = m->note;
     a->recipe = m->recipe_name;
     m->note = m->recipe_name = NULL;
-    a->facts.a8 = m->a8;
+    a->facts.act = m->act;
     a->facts.nominal_bits = m->nominal_bits;
     a->facts.target_bits = m->target_bits;
     a->facts.effective_bits = m->effective_bits;

@@ -10,6 +10,7 @@
 #include "artifact/artifact_parts.h"
 #include "artifact/source_note.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/pool.h"
 #include "formats/repack.h"
 
@@ -74,6 +75,12 @@ static void pack_panel(void *ctx, size_t item, unsigned worker)
         pack_values(job, row0, n_rows, scratch, panel);
         return;
     }
+    if (t->quant != NULL) {
+        if (!nw_quant_pack_panel(t->quant, job->type, row0, n_rows, panel, scratch)) {
+            atomic_store(&job->inexact, true);
+        }
+        return;
+    }
     for (uint32_t r = 0; r < n_rows; r++) {
         rows[r] = nw_checkpoint_row(t, row0 + r);
     }
@@ -92,7 +99,8 @@ static nw_status run_job(nw_artifact *a, pack_job *job, nw_pool *pool, size_t *n
     const unsigned n_threads = nw_pool_threads(pool);
     const size_t scratch = job->type.kind == NW_PANEL_F32
                                ? (size_t)NW_PANEL_ROWS * t->n_cols * sizeof(float)
-                               : nw_repack_scratch_bytes(t->format, t->n_cols);
+                           : t->quant != NULL ? nw_quant_scratch_bytes(job->type, t->n_cols)
+                                              : nw_repack_scratch_bytes(t->format, t->n_cols);
 
     if (!nw_panel_bytes(job->type, t->n_cols, &job->panel_bytes) ||
         !nw_panel_tensor_bytes(job->type, t->n_rows, t->n_cols, n_bytes)) {
@@ -123,6 +131,9 @@ static nw_panel_type choose_type(const nw_ckpt_tensor *t)
     const nw_panel_type f32 = {.kind = NW_PANEL_F32};
     nw_panel_type type = f32;
 
+    if (t->quant != NULL) {
+        return nw_quant_panel_type(t->quant, &type) ? type : f32;
+    }
     if (nw_checkpoint_row(t, 0) == NULL || !nw_repack_type(t->format, &type)) {
         return f32;
     }
@@ -178,6 +189,27 @@ static nw_status pack_vector(nw_artifact *a, const nw_checkpoint *c, const nw_ck
     return nw_artifact_set_vector(a, t->name, t->role, t->layer, gain, t->n_cols, err);
 }
 
+/* One line, however many there are. */
+static void warn_widened(const nw_artifact *a, const nw_checkpoint *c)
+{
+    const nw_ckpt_tensor *first = NULL;
+    size_t n = 0;
+    char name[32];
+
+    for (size_t i = 0; i < nw_checkpoint_n_tensors(c); i++) {
+        const nw_ckpt_tensor *t = nw_checkpoint_at(c, i);
+        if (t->quant != NULL &&
+            nw_artifact_slot_of(a, t->role, t->layer)->matrix.type.kind == NW_PANEL_F32) {
+            first = n++ == 0 ? t : first;
+        }
+    }
+    if (n > 0) {
+        nw_log(NW_LOG_WARN, "%s: %zu quantized matri%s held as F32: no layout has %s of '%s'",
+               a->path, n, n == 1 ? "x is" : "ces are", nw_ckpt_format_name(first, name),
+               first->name);
+    }
+}
+
 static nw_status pack_all(nw_artifact *a, const nw_checkpoint *c, nw_pool *pool, nw_error *err)
 {
     for (size_t i = 0; i < nw_checkpoint_n_tensors(c); i++) {
@@ -189,11 +221,12 @@ static nw_status pack_all(nw_artifact *a, const nw_checkpoint *c, nw_pool *pool,
         }
         a->facts.n_params += (uint64_t)t->n_rows * t->n_cols;
         /* a vector's bytes in the file, too: the source's own size of its weights */
-        a->facts.file_bytes += (uint64_t)t->row_bytes * t->n_rows;
+        a->facts.file_bytes += t->n_bytes;
     }
     a->facts.effective_bits =
         8 * (double)a->facts.weight_bytes / fmax(1, (double)a->facts.n_params);
     a->facts.nominal_bits = a->facts.target_bits = a->facts.effective_bits;
+    warn_widened(a, c);
     return NW_OK;
 }
 
@@ -207,6 +240,7 @@ nw_status nw_artifact_open_checkpoint(nw_artifact *a, nw_error *err)
         return st;
     }
     a->config = *nw_checkpoint_config(c);
+    a->facts.act = nw_checkpoint_act(c);
     st = nw_artifact_init_slots(a, err);
     if (st == NW_OK) {
         st = nw_pool_open(0, &pool, err);

@@ -6,6 +6,7 @@
 
 #include "artifact/artifact.h"
 #include "base/arena.h"
+#include "model/hf_quant.h"
 #include "model/safetensors.h"
 
 /* One place of the model; which of the two is filled depends on the role. */
@@ -39,5 +40,14 @@ NW_MUST_USE nw_status nw_artifact_check_complete(const nw_artifact *a, nw_error 
 /* Adds 1 where the architecture stores gain - 1; refuses a value that is not finite. */
 NW_MUST_USE nw_status nw_artifact_set_vector(nw_artifact *a, const char *name, nw_role role,
                                              int32_t layer, float *gain, uint32_t n, nw_error *err);
+
+/* The layout for a quantized matrix of a Hugging Face folder; false: none holds it. */
+NW_MUST_USE bool nw_quant_panel_type(const nw_hfq_matrix *m, nw_panel_type *out);
+/* Working memory for one caller at a time. */
+size_t nw_quant_scratch_bytes(nw_panel_type type, uint32_t n_cols);
+/* Writes the panel of rows [row0, row0 + n_rows); false where a scale or code of these rows cannot be
+ * kept in this layout. */
+NW_MUST_USE bool nw_quant_pack_panel(const nw_hfq_matrix *m, nw_panel_type t, uint32_t row0,
+                                     uint32_t n_rows, uint8_t *panel, void *scratch);
 
 #endif

@@ -111,7 +111,7 @@ static json_t *manifest_json(const nw_manifest *m)
         "tool", m->tool_version, "source", "name", m->source_name, "sha256",
         m->source.hex[0] != '\0' ? m->source.hex : NULL, "note", m->note, "recipe", "name",
         m->recipe_name, "scale_rule", m->scale_rule, "resolved", m->recipe, "activations",
-        m->a8 ? "a8" : "a16", "bits_per_weight", "nominal", m->nominal_bits, "stored_targeted",
+        nw_act_rule_name(m->act), "bits_per_weight", "nominal", m->nominal_bits, "stored_targeted",
         m->target_bits, "stored_all", m->effective_bits, "tensors", tensors);
 }
 
@@ -329,8 +329,11 @@ static nw_status load_facts(const json_t *doc, const char *path, nw_manifest *m,
     if (st == NW_OK && json_is_string(json_object_get(source, "sha256"))) {
         st = take_digest(source, path, "sha256", &m->source, err);
     }
+    if (st == NW_OK && !nw_act_rule_parse(act, &m->act)) {
+        st = nw_fail(err, NW_E_FORMAT, "%s: activations '%.40s', expected " NW_ACT_RULE_NAMES, path,
+                     act);
+    }
     if (st == NW_OK) {
-        m->a8 = strcmp(act, "a8") == 0;
         m->recipe = json_deep_copy(json_object_get(recipe, "resolved"));
     }
     return st;

@@ -55,7 +55,7 @@ typedef struct {
     char *note;            /* "BF16 made from published 4-bit weights"; "" when there is none */
     char *recipe_name;     /* "int4-g64" */
     char *scale_rule;      /* how scales were chosen, a sentence; "" for exact layouts */
-    bool a8;               /* int8 activations per token in quantized matrices */
+    nw_act_rule act;       /* of the inputs of quantized matrices */
     double nominal_bits;   /* bits of a code of the targeted matrices */
     double target_bits;    /* bits stored per weight of the targeted matrices */
     double effective_bits; /* bits stored per parameter of the whole model */

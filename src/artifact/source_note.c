@@ -8,17 +8,21 @@
 #include "artifact/artifact.h"
 #include "artifact/folder.h"
 #include "base/file.h"
+#include "model/hf_quant.h"
 
 #define MAX_NOTE_FILE ((size_t)1 << 20)
 
 /* Bits of a code without its share of scales: block formats carry the number in their names (Q4_1,
  * Q6_K, IQ4_NL, MXFP4); of the others it is the size of an element, 16 and more being no
  * quantization. */
-static unsigned code_bits(nw_format_id id)
+static unsigned code_bits(const nw_ckpt_tensor *t)
 {
-    const nw_format *f = nw_format_get(id);
+    const nw_format *f = nw_format_get(t->format);
     const char *digit = strpbrk(f->name, "0123456789");
 
+    if (t->quant != NULL) {
+        return t->quant->bits;
+    }
     if (f->block_elems > 1 && digit != NULL) {
         return (unsigned)(*digit - '0');
     }
@@ -33,7 +37,7 @@ unsigned nw_source_bits(const nw_checkpoint *c)
     for (size_t i = 0; i < nw_checkpoint_n_tensors(c); i++) {
         const nw_ckpt_tensor *t = nw_checkpoint_at(c, i);
         const uint64_t n = (uint64_t)t->n_rows * t->n_cols;
-        const unsigned bits = code_bits(t->format);
+        const unsigned bits = code_bits(t);
         if (t->layer < 0 || nw_role_is_vector(t->role)) {
             continue; /* an embedding is often kept wider, and outweighs the layers of a small model */
         }
@@ -111,7 +115,8 @@ json_t *nw_source_formats(const nw_checkpoint *c)
     json_t *out = json_object();
 
     for (size_t i = 0; i < nw_checkpoint_n_tensors(c); i++) {
-        const char *name = nw_format_get(nw_checkpoint_at(c, i)->format)->name;
+        char buf[32];
+        const char *name = nw_ckpt_format_name(nw_checkpoint_at(c, i), buf);
         const json_int_t n = json_integer_value(json_object_get(out, name));
         (void)json_object_set_new(out, name, json_integer(n + 1));
     }

@@ -39,12 +39,12 @@ static nw_status open_engine(steps *s, nw_error *err)
 
     o.n_threads = (unsigned)nw_args_int(s->args, "threads");
     o.tier = nw_args_str(s->args, "tier");
-    o.act = act == NULL ? -1 : act[1] == '8';
     o.max_seqs = s->n_seqs;
     o.n_ctx = (uint32_t)nw_args_int(s->args, "context");
     o.n_ctx = o.n_ctx == 0 && longest <= UINT32_MAX ? (uint32_t)longest : o.n_ctx;
     o.no_tokenizer = true;
-    if ((kv != NULL && nw_engine_kv_parse(kv, &o, err) != NW_OK) ||
+    if ((act != NULL && nw_engine_act_parse(act, &o, err) != NW_OK) ||
+        (kv != NULL && nw_engine_kv_parse(kv, &o, err) != NW_OK) ||
         nw_engine_open(s->args->operands[0], &o, &s->engine, err) != NW_OK ||
         nw_pool_open(nw_engine_get_facts(s->engine)->n_threads, &s->pool, err) != NW_OK) {
         return err->code;
@@ -210,7 +210,7 @@ static void print_text(const steps *s, const json_t *o)
 
     (void)printf("steps: %u rounds, %u sequence%s after %u tokens; %s, %u threads, %s, KV %s/%s\n",
                  s->n_rounds, s->n_seqs, s->n_seqs == 1 ? "" : "s", s->depth, f->tier, f->n_threads,
-                 f->a8 ? "A8" : "A16", f->kv_k, f->kv_v);
+                 nw_act_rule_name(f->act), f->kv_k, f->kv_v);
     print_spread("prefill", json_object_get(o, "prefill_tokens_per_s"), 1, "tokens/s");
     print_spread("decode", json_object_get(o, "decode_tokens_per_s"), 1, "tokens/s");
     print_spread("raw read", json_object_get(o, "read_bytes_per_s"), 1e-9, "GB/s    ");

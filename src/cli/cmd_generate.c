@@ -82,7 +82,7 @@ static const nw_option options[] = {
     {.name = "act",
      .type = NW_OPT_CHOICE,
      .fallback = "manifest",
-     .choices = "manifest|a16|a8",
+     .choices = "manifest|a16|a8|a8-ct|fp8",
      .help = "activations of quantized matrices"},
     {.name = "n-ctx",
      .type = NW_OPT_INT,
@@ -119,8 +119,8 @@ static nw_status open_generator(generator *g, nw_error *err)
     o.tier = nw_args_str(a, "tier");
     o.n_ctx = (uint32_t)nw_args_int(a, "n-ctx");
     o.max_seqs = 1;
-    if (strcmp(act, "manifest") != 0) {
-        o.act = strcmp(act, "a8") == 0;
+    if (strcmp(act, "manifest") != 0 && nw_engine_act_parse(act, &o, err) != NW_OK) {
+        return err->code;
     }
     g->sampling = (nw_sampling){
         .temperature = (float)nw_args_double(a, "temperature"),
@@ -318,7 +318,7 @@ static nw_status print_json(const generator *g, nw_error *err)
         "prefill_s", (double)g->prefill_ns / 1e9, "decode_s", (double)g->decode_ns / 1e9,
         "prefill_tokens_per_s", per_s(g->n_prefill, g->prefill_ns), "decode_tokens_per_s",
         per_s(decode_steps(g), g->decode_ns), "tier", f->tier, "threads", (int)f->n_threads, "act",
-        f->a8 ? "a8" : "a16", "kernel_map", f->kernel_map, "weight_bytes",
+        nw_act_rule_name(f->act), "kernel_map", f->kernel_map, "weight_bytes",
         (json_int_t)f->weight_bytes, "kv_bytes_per_token", (json_int_t)f->kv_bytes_per_token);
     return nw_print_json("generate", row, err);
 }

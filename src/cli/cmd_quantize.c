@@ -165,7 +165,7 @@ static void print_text(const nw_manifest *m, const char *out)
 
     (void)printf("artifact    %s\n", out);
     (void)printf("recipe      %s, activations %s\n", m->recipe_name,
-                 m->a8 ? "INT8" : "BF16 or F32");
+                 m->act == NW_ACT_RULE_A16 ? "BF16 or F32" : nw_act_rule_name(m->act));
     if (m->scale_rule[0] != '\0') {
         (void)printf("scales      %s\n", m->scale_rule);
     }

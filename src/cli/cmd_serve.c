@@ -109,8 +109,8 @@ static nw_status engine_options(const nw_args *args, nw_engine_options *o, nw_er
     o->n_ctx = (uint32_t)nw_args_int(args, "context");
     o->max_seqs = (uint32_t)nw_args_int(args, "max-seqs");
     o->kv_bytes = (size_t)nw_args_int(args, "kv-mib") << 20;
-    if (act != NULL) {
-        o->act = strcmp(act, "a8") == 0;
+    if (act != NULL && nw_engine_act_parse(act, o, err) != NW_OK) {
+        return err->code;
     }
     return kv != NULL ? nw_engine_kv_parse(kv, o, err) : NW_OK;
 }

@@ -84,9 +84,9 @@ static nw_status collect_tensors(const nw_checkpoint *c, nw_inspection *m, nw_er
                                   .layer = t->layer,
                                   .n_rows = t->n_rows,
                                   .n_cols = t->n_cols,
-                                  .n_bytes = (uint64_t)t->row_bytes * t->n_rows};
+                                  .n_bytes = t->n_bytes};
         to->source = strcmp(t->source, t->name) != 0 ? strdup(t->source) : NULL;
-        (void)snprintf(to->format, sizeof to->format, "%s", nw_format_get(t->format)->name);
+        (void)nw_ckpt_format_name(t, to->format);
         if (!count(m)) {
             return no_memory(m, err);
         }

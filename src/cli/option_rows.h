@@ -25,7 +25,7 @@
     }
 #define NW_OPTION_ACT                                                                \
     {                                                                                \
-        .name = "act", .type = NW_OPT_CHOICE, .choices = "a16|a8",                   \
+        .name = "act", .type = NW_OPT_CHOICE, .choices = "a16|a8|a8-ct|fp8",         \
         .help = "activations of quantized matrices; by default as the artifact says" \
     }
 

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/cpu.h"
+#include "engine/forward.h"
 #include "engine/state.h"
 
 /* A default for the context: longer sessions are asked for by name, their KV is not free. */
@@ -23,6 +24,18 @@ nw_engine_options nw_engine_options_default(void)
     };
 }
 
+nw_status nw_engine_act_parse(const char *name, nw_engine_options *o, nw_error *err)
+{
+    nw_act_rule rule = NW_ACT_RULE_A16;
+
+    if (!nw_act_rule_parse(name, &rule)) {
+        return nw_fail(err, NW_E_USAGE, "activations '%.40s': one of %s is expected", name,
+                       NW_ACT_RULE_NAMES);
+    }
+    o->act = (int)rule;
+    return NW_OK;
+}
+
 static nw_status check_options(const nw_engine_options *o, nw_error *err)
 {
     if (o->max_seqs < 1 || o->max_seqs > NW_ENGINE_MAX_SEQS) {
@@ -33,7 +46,7 @@ static nw_status check_options(const nw_engine_options *o, nw_error *err)
         return nw_fail(err, NW_E_RANGE, "max_step_tokens is %u, not in [max_seqs = %u, 65536]",
                        o->max_step_tokens, o->max_seqs);
     }
-    if (o->act < -1 || o->act > 1 || nw_kv_kind_name((nw_kv_kind)o->kv_k) == NULL ||
+    if (o->act < -1 || o->act > NW_ACT_RULE_FP8 || nw_kv_kind_name((nw_kv_kind)o->kv_k) == NULL ||
         nw_kv_kind_name((nw_kv_kind)o->kv_v) == NULL) {
         return nw_fail(err, NW_E_RANGE, "act %d, KV kinds %d and %d: no such kind", o->act, o->kv_k,
                        o->kv_v);
@@ -111,12 +124,29 @@ static nw_status open_rope(nw_engine *e, nw_error *err)
                          &e->rope_local, err);
 }
 
+/* A rule that rounds values does so for all matrices that read them. */
+static nw_status check_rule(const nw_engine *e, nw_error *err)
+{
+    for (uint32_t i = 0; nw_act_rule_rounds(e->facts.act) && i < e->config->n_layers; i++) {
+        const nw_layer *l = &e->weights.layers[i];
+        const bool coded = nw_is_coded(&l->q);
+        if (coded != nw_is_coded(&l->k) || coded != nw_is_coded(&l->v) ||
+            nw_is_coded(&l->gate) != nw_is_coded(&l->up)) {
+            return nw_fail(err, NW_E_UNSUPPORTED,
+                           "activations '%s': q, k and v, and gate and up, of layer %u must all be "
+                           "quantized or none of them",
+                           nw_act_rule_name(e->facts.act), i);
+        }
+    }
+    return NW_OK;
+}
+
 static nw_status open_memory(nw_engine *e, nw_error *err)
 {
     nw_engine_facts *f = &e->facts;
 
     if (nw_weights_bind(e->artifact, &e->arena, &e->weights, err) != NW_OK ||
-        open_rope(e, err) != NW_OK ||
+        check_rule(e, err) != NW_OK || open_rope(e, err) != NW_OK ||
         nw_kv_pool_open(&e->kv, &e->arena, e->config, &e->opt, f->n_ctx, err) != NW_OK ||
         nw_work_open(e, err) != NW_OK) {
         return err->code;
@@ -125,7 +155,6 @@ static nw_status open_memory(nw_engine *e, nw_error *err)
     if (e->ledger == NULL) {
         return nw_fail(err, NW_E_NOMEM, "no memory for the kernel ledger");
     }
-    f->a8 = e->a8;
     f->kv_k = nw_kv_kind_name(e->kv.type.k);
     f->kv_v = nw_kv_kind_name(e->kv.type.v);
     f->weight_bytes = e->weights.step_bytes;
@@ -143,7 +172,9 @@ static nw_status open_all(nw_engine *e, const char *path, nw_error *err)
         return err->code;
     }
     e->config = nw_artifact_config(e->artifact);
-    e->a8 = e->opt.act < 0 ? nw_artifact_get_facts(e->artifact)->a8 : e->opt.act == 1;
+    e->facts.act =
+        e->opt.act < 0 ? nw_artifact_get_facts(e->artifact)->act : (nw_act_rule)e->opt.act;
+    e->a8 = e->facts.act == NW_ACT_RULE_A8;
     if (pick_context(e, err) != NW_OK || open_threads(e, err) != NW_OK ||
         open_memory(e, err) != NW_OK) {
         return err->code;

@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "engine/ledger.h"
+#include "formats/act_rule.h"
 
 typedef struct nw_model_config nw_model_config; /* model/config.h */
 typedef struct nw_tokenizer nw_tokenizer;       /* model/tokenizer.h */
@@ -23,7 +24,7 @@ typedef struct nw_session nw_session;
 typedef struct {
     unsigned n_threads;       /* 0: what affinity and the cgroup quota allow */
     const char *tier;         /* kernel tier by name; NULL: the best this CPU can run */
-    int act;                  /* -1: as the manifest says, 0: A16, 1: A8 */
+    int act;                  /* -1: as the artifact says, else an nw_act_rule */
     int kv_k, kv_v;           /* nw_kv_kind of kernels/attention.h; see nw_engine_kv_parse */
     uint32_t n_ctx;           /* longest session in tokens; 0: the model's, at most 8192 */
     uint32_t max_seqs;        /* 1..NW_ENGINE_MAX_SEQS sessions with KV at one time */
@@ -35,6 +36,9 @@ typedef struct {
 /* Auto threads and tier, activations as the manifest says, F32 KV, 8 sequences, 512 tokens. */
 nw_engine_options nw_engine_options_default(void);
 
+/* One of NW_ACT_RULE_NAMES. */
+NW_MUST_USE nw_status nw_engine_act_parse(const char *name, nw_engine_options *o, nw_error *err);
+
 /* "f32", "bf16" or "int8", or "K/V" such as "int8/bf16", into the two KV fields. */
 NW_MUST_USE nw_status nw_engine_kv_parse(const char *name, nw_engine_options *o, nw_error *err);
 
@@ -43,7 +47,7 @@ typedef struct {
     const char *tier; /* kernel tier in use */
     unsigned n_threads;
     const char *threads_why; /* "2 by affinity" */
-    bool a8;                 /* activations are INT8 where the weight kind allows it */
+    nw_act_rule act;         /* of the inputs of quantized matrices */
     const char *kv_k, *kv_v; /* names of the KV kinds */
     uint32_t n_ctx, max_seqs, max_step_tokens, page_tokens;
     uint64_t weight_bytes;       /* read for one decoded token: all matrices but the embedding, or

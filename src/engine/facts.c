@@ -43,7 +43,7 @@ json_t *nw_engine_facts_json(const nw_engine *e)
         {"tier", json_string(f->tier)},
         {"threads", number(f->n_threads)},
         {"threads_why", json_string(f->threads_why)},
-        {"act", json_string(f->a8 ? "a8" : "a16")},
+        {"act", json_string(nw_act_rule_name(f->act))},
         {"kv", kv_name(f)},
         {"n_ctx", number(f->n_ctx)},
         {"max_seqs", number(f->max_seqs)},

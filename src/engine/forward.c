@@ -13,12 +13,18 @@ unsigned nw_act_mask(const nw_engine *e, const nw_weight *const *w, unsigned n)
     for (unsigned i = 0; i < n; i++) {
         mask |= 1U << e->kernels->act_kind(w[i]->type, e->a8);
     }
+    if (nw_act_rule_rounds(e->facts.act) && nw_is_coded(w[0])) {
+        mask |= NW_ACT_ROUND;
+    }
     return mask;
 }
 
-void nw_pack_tokens(nw_engine *e, unsigned mask, const float *x, uint32_t n_cols, uint32_t t0,
+void nw_pack_tokens(nw_engine *e, unsigned mask, float *x, uint32_t n_cols, uint32_t t0,
                     uint32_t t1)
 {
+    for (uint32_t t = t0; (mask & NW_ACT_ROUND) != 0 && t < t1; t++) {
+        nw_act_rule_round(e->facts.act, x + (size_t)t * n_cols, n_cols);
+    }
     for (unsigned kind = 0; kind < NW_ACT_KINDS; kind++) {
         if ((mask >> kind & 1U) != 0) {
             e->kernels->act_pack((nw_act_kind)kind, x, n_cols, t0, t1, n_cols, e->work.act[kind]);

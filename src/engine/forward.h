@@ -12,10 +12,18 @@ typedef struct {
     float *y; /* [n_tokens][w->n_rows] */
 } nw_linear;
 
-/* Kinds of activations that the weights want, as a mask of 1 << nw_act_kind. */
+/* Are these codes of 8 bits or fewer, whose inputs a rule rounds? */
+static inline bool nw_is_coded(const nw_weight *w)
+{
+    return nw_panel_code_bits(w->type) <= 8;
+}
+
+/* Kinds of activations that the weights want, as a mask of 1 << nw_act_kind; and NW_ACT_ROUND where the
+ * engine's rule rounds their values first. */
+#define NW_ACT_ROUND (1U << NW_ACT_KINDS)
 unsigned nw_act_mask(const nw_engine *e, const nw_weight *const *w, unsigned n);
-/* Packs tokens [t0, t1) of x [..][n_cols] into each kind of the mask. */
-void nw_pack_tokens(nw_engine *e, unsigned mask, const float *x, uint32_t n_cols, uint32_t t0,
+/* Packs tokens [t0, t1) of x [..][n_cols] into each kind of the mask; x itself is rounded by a rule. */
+void nw_pack_tokens(nw_engine *e, unsigned mask, float *x, uint32_t n_cols, uint32_t t0,
                     uint32_t t1);
 /* Bytes that nw_pack_tokens converts into another kind than float for n tokens. */
 uint64_t nw_pack_bytes(unsigned mask, uint32_t n_cols, uint32_t n_tokens);

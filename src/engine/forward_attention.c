@@ -8,8 +8,8 @@
 typedef struct {
     nw_engine *e;
     uint32_t layer;
-    unsigned mask;  /* kinds to pack */
-    const float *x; /* pack_item: input [n_tokens][n_cols] */
+    unsigned mask; /* kinds to pack */
+    float *x;      /* pack_item: input [n_tokens][n_cols] */
     uint32_t n_cols;
     bool global;         /* sees all positions */
     uint32_t n_parts;    /* attention: items a kv head's query heads are split in */

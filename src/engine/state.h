@@ -55,7 +55,7 @@ struct nw_engine {
     nw_tokenizer *tokenizer;
     const nw_model_config *config;
     const nw_kernels *kernels;
-    bool a8;
+    bool a8; /* facts.act is a8 */
     nw_pool *pool;
     nw_arena arena;
     nw_weights weights;

@@ -56,7 +56,7 @@ static nw_status put_candidate(nw_eval_session *s, nw_error *err)
         json_decref(facts);
         row.weights = nw_artifact_recipe(a);
         row.kv = row.kv != NULL ? row.kv : e->kv_k;
-        row.act = e->a8 ? "a8" : "a16";
+        row.act = nw_act_rule_name(e->act);
         row.file_bytes = (int64_t)f->file_bytes;
         row.weight_bytes = (int64_t)f->weight_bytes;
         row.effective_bits = f->effective_bits;

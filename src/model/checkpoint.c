@@ -18,21 +18,9 @@
 #include "model/arch.h"
 #include "model/checkpoint_parts.h"
 
-#define GLOBAL_ROLES ((size_t)NW_ROLE_ATTN_NORM) /* roles without a layer come first */
-#define LAYER_ROLES  ((size_t)NW_ROLE_COUNT - GLOBAL_ROLES)
-#define NAMES_SHOWN  5
-#define NAME_BYTES   128
-#define SHOW         96
-
-/* A tensor as its file gives it; dims in C order. */
-typedef struct {
-    const char *name;
-    nw_format_id format;
-    uint32_t n_dims;
-    uint64_t dims[NW_ST_MAX_DIMS];
-    const uint8_t *data;
-    uint32_t file;
-} source;
+#define NAMES_SHOWN 5
+#define NAME_BYTES  128
+#define SHOW        96
 
 const char *nw_ckpt_kind_name(nw_ckpt_kind kind)
 {
@@ -43,95 +31,6 @@ const char *nw_ckpt_kind_name(nw_ckpt_kind kind)
 static nw_naming naming(const nw_checkpoint *c)
 {
     return c->kind == NW_CKPT_GGUF ? NW_NAMING_GGUF : NW_NAMING_HF;
-}
-
-static size_t n_sources(const nw_checkpoint *c)
-{
-    switch (c->kind) {
-    case NW_CKPT_GGUF:
-        return nw_gguf_n_tensors(c->gguf);
-    case NW_CKPT_HF:
-        return nw_st_n_tensors(c->st);
-    case NW_CKPT_LLAMA2C:
-        return c->llama2c.n_tensors;
-    }
-    return 0;
-}
-
-static source gguf_source(const nw_gguf_tensor *t)
-{
-    source s = {.name = t->name, .format = t->format, .data = t->data, .file = t->file};
-
-    s.n_dims = t->n_dims;
-    for (uint32_t d = 0; d < t->n_dims; d++) {
-        s.dims[d] = t->ne[t->n_dims - 1 - d];
-    }
-    return s;
-}
-
-static source st_source(const nw_st_tensor *t)
-{
-    source s = {.name = t->name, .format = t->format, .data = t->data, .file = t->file};
-
-    s.n_dims = t->n_dims;
-    memcpy(s.dims, t->dims, sizeof s.dims);
-    return s;
-}
-
-static source llama2c_source(const nw_llama2c_tensor *t)
-{
-    source s = {.name = t->name, .format = NW_FMT_F32, .data = t->data};
-
-    s.n_dims = t->vector ? 1 : 2;
-    s.dims[0] = t->vector ? t->n_cols : t->n_rows;
-    s.dims[1] = t->n_cols;
-    return s;
-}
-
-static source get_source(const nw_checkpoint *c, size_t i)
-{
-    switch (c->kind) {
-    case NW_CKPT_GGUF:
-        return gguf_source(nw_gguf_tensor_at(c->gguf, i));
-    case NW_CKPT_HF:
-        return st_source(nw_st_at(c->st, i));
-    case NW_CKPT_LLAMA2C:
-        return llama2c_source(&c->llama2c.tensors[i]);
-    }
-    return (source){0};
-}
-
-const char *nw_checkpoint_file(const nw_checkpoint *c, uint32_t file)
-{
-    switch (c->kind) {
-    case NW_CKPT_GGUF:
-        return nw_gguf_path(c->gguf, file);
-    case NW_CKPT_HF:
-        return nw_st_path(c->st, file);
-    case NW_CKPT_LLAMA2C:
-        return file == 0 ? c->path : NULL;
-    }
-    return NULL;
-}
-
-uint32_t nw_checkpoint_n_files(const nw_checkpoint *c)
-{
-    switch (c->kind) {
-    case NW_CKPT_GGUF:
-        return nw_gguf_n_files(c->gguf);
-    case NW_CKPT_HF:
-        return nw_st_n_files(c->st);
-    case NW_CKPT_LLAMA2C:
-        return 1;
-    }
-    return 0;
-}
-
-static size_t slot_index(nw_role role, int32_t layer)
-{
-    return role < NW_ROLE_ATTN_NORM
-               ? (size_t)role
-               : GLOBAL_ROLES + (size_t)layer * LAYER_ROLES + ((size_t)role - GLOBAL_ROLES);
 }
 
 static bool starts_with(const char *s, const char *prefix)
@@ -190,8 +89,8 @@ static bool beyond_layers(const nw_checkpoint *c, const char *name)
            strtoul(name + strlen(prefix), NULL, 10) >= c->config.n_layers;
 }
 
-static nw_status wrong_shape(const nw_checkpoint *c, const source *s, uint32_t rows, uint32_t cols,
-                             bool vector, nw_error *err)
+static nw_status wrong_shape(const nw_checkpoint *c, const nw_ckpt_source *s, uint32_t rows,
+                             uint32_t cols, bool vector, nw_error *err)
 {
     char shown[SHOW];
     char found[160] = "";
@@ -227,10 +126,10 @@ static void set_conventions(const nw_checkpoint *c, nw_ckpt_tensor *t)
     }
 }
 
-static nw_status fill_slot(nw_checkpoint *c, const source *s, nw_role role, int32_t layer,
+static nw_status fill_slot(nw_checkpoint *c, const nw_ckpt_source *s, nw_role role, int32_t layer,
                            nw_error *err)
 {
-    nw_ckpt_tensor *t = &c->slots[slot_index(role, layer)];
+    nw_ckpt_tensor *t = &c->slots[nw_ckpt_slot(role, layer)];
     const bool vector = nw_role_is_vector(role);
     uint32_t rows = 0;
     uint32_t cols = 0;
@@ -257,6 +156,7 @@ static nw_status fill_slot(nw_checkpoint *c, const source *s, nw_role role, int3
                        nw_checkpoint_file(c, s->file),
                        nw_name_show(s->name, strlen(s->name), shown, sizeof shown), cols);
     }
+    t->n_bytes = (uint64_t)t->row_bytes * rows;
     set_conventions(c, t);
     return NW_OK;
 }
@@ -275,15 +175,15 @@ static nw_ckpt_tensor *scaled_tensor(const nw_checkpoint *c, const char *name)
     (void)snprintf(weight, sizeof weight, "%.*sweight", stem, name);
     return nw_arch_match(nw_arch_get(c->config.arch), NW_NAMING_GGUF, weight, &role, &layer) &&
                    layer < (int32_t)c->config.n_layers
-               ? &c->slots[slot_index(role, layer)]
+               ? &c->slots[nw_ckpt_slot(role, layer)]
                : NULL;
 }
 
 /* Once all tensors have their places. */
 static nw_status apply_scales(nw_checkpoint *c, nw_error *err)
 {
-    for (size_t i = 0; i < n_sources(c); i++) {
-        const source s = get_source(c, i);
+    for (size_t i = 0; i < nw_ckpt_n_sources(c); i++) {
+        const nw_ckpt_source s = nw_ckpt_source_at(c, i);
         nw_ckpt_tensor *t = scaled_tensor(c, s.name);
         if (t == NULL || t->name == NULL) {
             continue;
@@ -299,7 +199,7 @@ static nw_status apply_scales(nw_checkpoint *c, nw_error *err)
     return NW_OK;
 }
 
-static nw_status place(nw_checkpoint *c, const source *s, nw_error *err)
+static nw_status place(nw_checkpoint *c, const nw_ckpt_source *s, nw_error *err)
 {
     char buf[NAME_BYTES];
     char shown[SHOW];
@@ -308,9 +208,14 @@ static nw_status place(nw_checkpoint *c, const source *s, nw_error *err)
     nw_role role = NW_ROLE_EMBED;
     int32_t layer = -1;
     const bool known = nw_arch_match(a, naming(c), name, &role, &layer);
+    bool placed = false;
+    const nw_status quant = nw_ckpt_place_quant(c, s, name, &placed, err);
 
+    if (quant != NW_OK || placed) {
+        return quant;
+    }
     if (known && layer < (int32_t)c->config.n_layers && !(role == NW_ROLE_HEAD && c->config.tied)) {
-        if (c->slots[slot_index(role, layer)].name != NULL) {
+        if (c->slots[nw_ckpt_slot(role, layer)].name != NULL) {
             return nw_fail(err, NW_E_FORMAT, "%s: tensor '%s' is there under two names",
                            nw_checkpoint_file(c, s->file), name);
         }
@@ -360,10 +265,11 @@ static nw_status check_complete(const nw_checkpoint *c, nw_error *err)
     size_t n_missing = 0;
 
     for (size_t i = 0; i < c->n_slots; i++) {
-        const bool global = i < GLOBAL_ROLES;
-        const size_t in_layers = global ? 0 : i - GLOBAL_ROLES;
-        const nw_role role = (nw_role)(global ? i : GLOBAL_ROLES + in_layers % LAYER_ROLES);
-        const int32_t layer = global ? -1 : (int32_t)(in_layers / LAYER_ROLES);
+        const bool global = i < NW_CKPT_GLOBAL_ROLES;
+        const size_t in_layers = global ? 0 : i - NW_CKPT_GLOBAL_ROLES;
+        const nw_role role =
+            (nw_role)(global ? i : NW_CKPT_GLOBAL_ROLES + in_layers % NW_CKPT_LAYER_ROLES);
+        const int32_t layer = global ? -1 : (int32_t)(in_layers / NW_CKPT_LAYER_ROLES);
         char name[NAME_BYTES];
 
         if (c->slots[i].name != NULL || !wanted(c, role) ||
@@ -385,7 +291,7 @@ static nw_status check_complete(const nw_checkpoint *c, nw_error *err)
 
 static void list_role(nw_checkpoint *c, nw_role role, int32_t layer)
 {
-    const nw_ckpt_tensor *t = &c->slots[slot_index(role, layer)];
+    const nw_ckpt_tensor *t = &c->slots[nw_ckpt_slot(role, layer)];
 
     if (t->name != NULL) {
         c->list[c->n_list++] = t;
@@ -431,18 +337,22 @@ static nw_status build(nw_checkpoint *c, nw_error *err)
 {
     nw_status st = NW_OK;
 
-    c->n_slots = GLOBAL_ROLES + LAYER_ROLES * c->config.n_layers; /* n_layers was checked */
+    c->n_slots =
+        NW_CKPT_GLOBAL_ROLES + NW_CKPT_LAYER_ROLES * c->config.n_layers; /* n_layers was checked */
     c->slots = calloc(c->n_slots, sizeof *c->slots);
     c->list = calloc(c->n_slots, sizeof *c->list);
     if (c->slots == NULL || c->list == NULL) {
         return nw_fail(err, NW_E_NOMEM, "%s: no memory for %zu tensors", c->path, c->n_slots);
     }
-    for (size_t i = 0; i < n_sources(c) && st == NW_OK; i++) {
-        const source s = get_source(c, i);
+    for (size_t i = 0; i < nw_ckpt_n_sources(c) && st == NW_OK; i++) {
+        const nw_ckpt_source s = nw_ckpt_source_at(c, i);
         st = place(c, &s, err);
     }
     if (st == NW_OK) {
         st = check_complete(c, err);
+    }
+    if (st == NW_OK) {
+        st = nw_ckpt_check_quant(c, err);
     }
     if (st == NW_OK) {
         st = apply_scales(c, err);
@@ -469,6 +379,9 @@ static nw_status open_hf(nw_checkpoint *c, nw_error *err)
     }
     c->kind = NW_CKPT_HF;
     nw_status st = nw_config_load(folder, &c->config, err);
+    if (st == NW_OK) {
+        st = nw_hfq_config_load(folder, &c->quant, err);
+    }
     if (st == NW_OK) {
         st = nw_st_open(c->path, &c->st, err);
     }
@@ -528,6 +441,7 @@ void nw_checkpoint_close(nw_checkpoint *c)
     nw_llama2c_release(&c->llama2c);
     nw_file_unmap(&c->file);
     nw_names_release(&c->names);
+    free(c->matrices);
     free(c->slots);
     free(c->list);
     free(c->path);
@@ -572,7 +486,7 @@ const nw_ckpt_tensor *nw_checkpoint_find(const nw_checkpoint *c, nw_role role, i
     if (!global && (layer < 0 || layer >= (int32_t)c->config.n_layers)) {
         return NULL;
     }
-    const nw_ckpt_tensor *t = &c->slots[slot_index(role, layer)];
+    const nw_ckpt_tensor *t = &c->slots[nw_ckpt_slot(role, layer)];
     return t->name != NULL ? t : NULL;
 }
 

@@ -11,6 +11,7 @@
 #define NW_MODEL_CHECKPOINT_H
 
 #include "base/hash.h"
+#include "formats/act_rule.h"
 #include "formats/format.h"
 #include "model/config.h"
 
@@ -55,14 +56,20 @@ typedef struct {
     int32_t layer; /* -1: not of a layer */
     nw_format_id format;
     uint32_t n_rows, n_cols; /* a vector: n_rows = 1 */
-    size_t row_bytes;
-    const uint8_t *data; /* first row in the file's order */
+    size_t row_bytes;        /* 0 of a quantized matrix */
+    uint64_t n_bytes;        /* in the file, all parts of a quantized matrix */
+    const uint8_t *data;     /* first row in the file's order */
     uint32_t file;
     uint32_t
         pair_half; /* > 0: rows are interleaved RoPE pairs within heads of 2 * pair_half rows */
     float offset;  /* added to each decoded value: -1 for gemma norms in GGUF */
     float scale;   /* each decoded value is multiplied by it; 1, but for NVFP4 in GGUF */
+    const struct nw_hfq_matrix *quant; /* codes, scales and zero points in tensors of their own
+                                        * (hf_quant.h); NULL: rows of blocks in `format` */
 } nw_ckpt_tensor;
+
+/* "Q4_K", "BF16", "ct-int4-g64": as reports name it; returns buf. */
+const char *nw_ckpt_format_name(const nw_ckpt_tensor *t, char buf[32]);
 
 typedef struct nw_checkpoint nw_checkpoint;
 
@@ -94,6 +101,8 @@ const nw_ckpt_tensor *nw_checkpoint_at(const nw_checkpoint *c, size_t i);
 /* layer is ignored for roles that have none; NULL: absent. */
 const nw_ckpt_tensor *nw_checkpoint_find(const nw_checkpoint *c, nw_role role, int32_t layer);
 size_t nw_checkpoint_n_ignored(const nw_checkpoint *c); /* tensors of the file left out */
+/* How the file wants the inputs of its quantized matrices rounded; a16 where it says nothing. */
+nw_act_rule nw_checkpoint_act(const nw_checkpoint *c);
 
 /* Rows [row0, row0 + n_rows) as float32, exact, in HF row order and convention, into
  * dst [n_rows][t->n_cols]. NW_E_UNSUPPORTED names tensor and format when it cannot be decoded;
@@ -102,10 +111,11 @@ NW_MUST_USE nw_status nw_checkpoint_read_f32(const nw_checkpoint *c, const nw_ck
                                              uint32_t row0, uint32_t n_rows, float *dst,
                                              nw_error *err);
 /* The bytes of one row (HF order) in t->format: t->row_bytes of them, unaligned; values are t->scale
- * times what they decode to. NULL when stored values are not HF's (offset != 0). */
+ * times what they decode to. NULL when stored values are not HF's (offset != 0), and of a quantized
+ * matrix. */
 const uint8_t *nw_checkpoint_row(const nw_ckpt_tensor *t, uint32_t row);
 /* Rows copied one after the other, t->row_bytes each. NW_E_UNSUPPORTED when offset != 0 or
- * scale != 1. */
+ * scale != 1, and of a quantized matrix. */
 NW_MUST_USE nw_status nw_checkpoint_read_raw(const nw_checkpoint *c, const nw_ckpt_tensor *t,
                                              uint32_t row0, uint32_t n_rows, uint8_t *dst,
                                              nw_error *err);

@@ -2,10 +2,12 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <assert.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
 #include "model/checkpoint.h"
+#include "model/hf_quant.h"
 
 /* Where row `row` of Hugging Face's order stands in the file. Within a head of 2h rows the file keeps
  * the pairs that RoPE rotates side by side (row 2j + s), Hugging Face keeps the first of all pairs,
@@ -28,7 +30,7 @@ static const uint8_t *row_bytes(const nw_ckpt_tensor *t, uint32_t row)
 const uint8_t *nw_checkpoint_row(const nw_ckpt_tensor *t, uint32_t row)
 {
     assert(row < t->n_rows);
-    return t->offset == 0 ? row_bytes(t, row) : NULL;
+    return t->offset == 0 && t->quant == NULL ? row_bytes(t, row) : NULL;
 }
 
 static nw_status check_rows(const nw_checkpoint *c, const nw_ckpt_tensor *t, uint32_t row0,
@@ -39,6 +41,22 @@ static nw_status check_rows(const nw_checkpoint *c, const nw_ckpt_tensor *t, uin
                        "%s: tensor '%s': rows %" PRIu32 " to %" PRIu64 " of %" PRIu32,
                        nw_checkpoint_path(c), t->name, row0, (uint64_t)row0 + n_rows, t->n_rows);
     }
+    return NW_OK;
+}
+
+static nw_status read_quant(const nw_checkpoint *c, const nw_ckpt_tensor *t, uint32_t row0,
+                            uint32_t n_rows, float *dst, nw_error *err)
+{
+    uint8_t *codes = malloc(t->n_cols);
+
+    if (codes == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "%s: tensor '%s': no memory for the codes of a row",
+                       nw_checkpoint_path(c), t->name);
+    }
+    for (uint32_t i = 0; i < n_rows; i++, dst += t->n_cols) {
+        nw_hfq_row(t->quant, row0 + i, codes, dst);
+    }
+    free(codes);
     return NW_OK;
 }
 
@@ -59,6 +77,9 @@ nw_status nw_checkpoint_read_plain_f32(const nw_checkpoint *c, const nw_ckpt_ten
 
     if (st != NW_OK) {
         return st;
+    }
+    if (t->quant != NULL) {
+        return read_quant(c, t, row0, n_rows, dst, err);
     }
     if (f->decode == NULL) {
         return nw_fail(err, NW_E_UNSUPPORTED, "%s: tensor '%s': format %s cannot be decoded",
@@ -83,6 +104,10 @@ nw_status nw_checkpoint_read_raw(const nw_checkpoint *c, const nw_ckpt_tensor *t
 
     if (st != NW_OK) {
         return st;
+    }
+    if (t->quant != NULL) {
+        return nw_fail(err, NW_E_UNSUPPORTED, "%s: tensor '%s': its rows lie in several tensors",
+                       nw_checkpoint_path(c), t->name);
     }
     if (t->offset != 0) {
         return nw_fail(err, NW_E_UNSUPPORTED,

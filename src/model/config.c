@@ -333,13 +333,6 @@ static nw_status refuse_unknown(view v, const nw_arch *a, nw_error *err)
                          flags[i]);
         }
     }
-    const json_t *quantized = json_object_get(v.o, "quantization_config");
-    if (st == NW_OK && json_is_object(quantized)) {
-        const char *method = json_string_value(json_object_get(quantized, "quant_method"));
-        st = nw_fail(err, NW_E_UNSUPPORTED,
-                     "%s: already quantized ('quantization_config', method '%.40s')", v.name,
-                     method != NULL ? method : "unnamed");
-    }
     return st;
 }
 

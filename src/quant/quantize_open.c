@@ -239,7 +239,7 @@ static nw_status fill_manifest(nw_quantize_driver *d, nw_manifest *m, nw_error *
     m->source_name = strdup(base_name(d->options->source));
     m->recipe_name = strdup(nw_recipe_name(d->recipe));
     m->scale_rule = rule_text(d);
-    m->a8 = nw_recipe_a8(d->recipe);
+    m->act = nw_recipe_act(d->recipe);
     m->recipe = nw_recipe_json(d->recipe, d->choices, d->n);
     note_methods(d, m->recipe);
     note_substituted(d, m->recipe);

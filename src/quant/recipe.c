@@ -39,39 +39,49 @@ const char *const nw_scale_rules[NW_SCALE_RULES] = {"search", "absmax", "tensor"
 static const struct builtin {
     const char *name;
     nw_panel_type type;
-    bool a8;
+    nw_act_rule act;
     const char *help;
 } builtins[] = {
-    {"bf16", BF16, false, "BF16 weights: the baseline"},
+    {"bf16", BF16, NW_ACT_RULE_A16, "BF16 weights: the baseline"},
     {"bf16-12",
      {.kind = NW_PANEL_BF16_12},
-     false,
+     NW_ACT_RULE_A16,
      "BF16 weights bit for bit in 12 bits: an exponent code of 4"},
     {"int8-w8a8",
      {.kind = NW_PANEL_INT8},
-     true,
+     NW_ACT_RULE_A8,
      "INT8 weights, one scale a row; INT8 activations, one scale a token"},
     {"int8-w8a16",
      {.kind = NW_PANEL_INT8},
-     false,
+     NW_ACT_RULE_A16,
      "INT8 weights, one scale a row; BF16 activations"},
-    {"int4-g32", INT4(32), false, "INT4 weights in groups of 32, symmetric"},
-    {"int4-g64", INT4(64), false, "INT4 weights in groups of 64, symmetric"},
-    {"int4-g128", INT4(128), false, "INT4 weights in groups of 128, symmetric"},
-    {"int4-g32-zp", INT4Z(32), false, "INT4 weights in groups of 32 with zero points"},
-    {"int4-g64-zp", INT4Z(64), false, "INT4 weights in groups of 64 with zero points"},
-    {"int4-g128-zp", INT4Z(128), false, "INT4 weights in groups of 128 with zero points"},
-    {"int4-g32-min", INT4M(32), false, "INT4 weights in groups of 32 with minima"},
-    {"int4-g64-min", INT4M(64), false, "INT4 weights in groups of 64 with minima"},
-    {"int8-g32", {.kind = NW_PANEL_INT8, .group = 32}, false, "INT8 weights in groups of 32"},
-    {"fp8-e4m3", {.kind = NW_PANEL_FP8_E4M3}, false, "FP8 (E4M3) weights, one scale a row"},
+    {"int4-g32", INT4(32), NW_ACT_RULE_A16, "INT4 weights in groups of 32, symmetric"},
+    {"int4-g64", INT4(64), NW_ACT_RULE_A16, "INT4 weights in groups of 64, symmetric"},
+    {"int4-g128", INT4(128), NW_ACT_RULE_A16, "INT4 weights in groups of 128, symmetric"},
+    {"int4-g32-zp", INT4Z(32), NW_ACT_RULE_A16, "INT4 weights in groups of 32 with zero points"},
+    {"int4-g64-zp", INT4Z(64), NW_ACT_RULE_A16, "INT4 weights in groups of 64 with zero points"},
+    {"int4-g128-zp", INT4Z(128), NW_ACT_RULE_A16, "INT4 weights in groups of 128 with zero points"},
+    {"int4-g32-min", INT4M(32), NW_ACT_RULE_A16, "INT4 weights in groups of 32 with minima"},
+    {"int4-g64-min", INT4M(64), NW_ACT_RULE_A16, "INT4 weights in groups of 64 with minima"},
+    {"int8-g32",
+     {.kind = NW_PANEL_INT8, .group = 32},
+     NW_ACT_RULE_A16,
+     "INT8 weights in groups of 32"},
+    {"fp8-e4m3",
+     {.kind = NW_PANEL_FP8_E4M3},
+     NW_ACT_RULE_A16,
+     "FP8 (E4M3) weights, one scale a row"},
+    {"fp8-w8a8",
+     {.kind = NW_PANEL_FP8_E4M3},
+     NW_ACT_RULE_FP8,
+     "FP8 (E4M3) weights, one scale a row; FP8 activations, one scale a token"},
     {"nvfp4",
      {.kind = NW_PANEL_NVFP4, .group = 16},
-     false,
+     NW_ACT_RULE_A16,
      "FP4 weights, an E4M3 scale for each 16"},
     {"mxfp4",
      {.kind = NW_PANEL_MXFP4, .group = 32},
-     false,
+     NW_ACT_RULE_A16,
      "FP4 weights, a power of two for each 32"},
 };
 
@@ -118,7 +128,7 @@ static nw_status open_builtin(const struct builtin *b, nw_recipe *r, nw_error *e
     if (r->name == NULL || r->targets.items == NULL) {
         return nw_fail(err, NW_E_NOMEM, "no memory for recipe '%s'", b->name);
     }
-    r->a8 = b->a8;
+    r->act = b->act;
     r->scales.rule = NW_SCALE_SEARCH;
     r->keep = b->type.kind == NW_PANEL_BF16_12 ? b->type : (nw_panel_type)BF16;
     return nw_recipe_pattern_add(r, &r->targets, b->name, LINEARS, b->type, err);
@@ -188,9 +198,9 @@ const char *nw_recipe_name(const nw_recipe *r)
     return r->name;
 }
 
-bool nw_recipe_a8(const nw_recipe *r)
+nw_act_rule nw_recipe_act(const nw_recipe *r)
 {
-    return r->a8;
+    return r->act;
 }
 
 nw_scales nw_recipe_scales(const nw_recipe *r)

@@ -1,7 +1,7 @@
 /* A recipe says which matrix gets which layout. Built-in names, or a YAML file:
  *
  *     name: attention-int8            # optional; the file's name otherwise
- *     activations: a16                # a16 | a8 (int8 per token in quantized matrices)
+ *     activations: a16                # a16 | a8 (int8 per token in quantized matrices) | a8-ct | fp8
  *     scale: search                   # search | absmax: how INT4 and FP4 scales are chosen; tensor:
  *                                     # absmax, and one scale a tensor for INT8 and FP8 by rows
  *     scale_dtype: fp16               # fp16 | bf16: what scales of INT4 and INT8 may be
@@ -33,7 +33,7 @@ NW_MUST_USE nw_status nw_recipe_open(const char *spec, nw_recipe **out, nw_error
 void nw_recipe_close(nw_recipe *r);
 
 const char *nw_recipe_name(const nw_recipe *r);
-bool nw_recipe_a8(const nw_recipe *r);
+nw_act_rule nw_recipe_act(const nw_recipe *r);
 nw_scales nw_recipe_scales(const nw_recipe *r);        /* absmax is 0 */
 const char *nw_recipe_calibration(const nw_recipe *r); /* NULL: none is named */
 /* The command line's word in place of the recipe's: the method of all targets, the folder of

@@ -28,7 +28,7 @@ extern const char *const nw_scale_rules[NW_SCALE_RULES];
 struct nw_recipe {
     nw_arena arena;
     const char *name;
-    bool a8;
+    nw_act_rule act;
     nw_scales scales;
     nw_panel_type keep;
     nw_method method;        /* of targets that name none */

@@ -244,7 +244,7 @@ json_t *nw_recipe_json(const nw_recipe *r, const nw_recipe_choice *choices, size
             (void)json_array_append_new(kept, json_string(choices[i].tensor->name));
         }
     }
-    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:s, s:o}", "activations", r->a8 ? "a8" : "a16",
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:s, s:o}", "activations", nw_act_rule_name(r->act),
                      "scale", nw_scale_rules[r->scales.rule], "scale_dtype",
                      r->scales.bf16 ? "bf16" : "fp16", "targets", list_json(&r->targets, true),
                      "ignore", list_json(&r->ignored, false), "keep", nw_panel_name(r->keep, type),

@@ -84,6 +84,13 @@ static bool read_choice(reader *rd, const json_t *root, const char *key, const c
     return read_word(rd, root, key, (const char *const[]){first, second}, 2) == 1;
 }
 
+static nw_act_rule read_act(reader *rd, const json_t *root)
+{
+    static const char *const words[] = {"a16", "a8", "a8-ct", "fp8"}; /* in the enum's order */
+
+    return (nw_act_rule)read_word(rd, root, "activations", words, NW_COUNT(words));
+}
+
 static void add_pattern(reader *rd, nw_recipe_list *list, const char *pointer, const char *text,
                         nw_panel_type type)
 {
@@ -219,7 +226,7 @@ nw_status nw_recipe_load_yaml(const char *path, nw_recipe *r, nw_error *err)
     }
     read_keys(&rd, root);
     r->name = name_of(r, path, root);
-    r->a8 = read_choice(&rd, root, "activations", "a16", "a8");
+    r->act = read_act(&rd, root);
     r->scales.rule = (nw_scale_rule)read_word(&rd, root, "scale", nw_scale_rules, NW_SCALE_RULES);
     r->scales.bf16 = read_choice(&rd, root, "scale_dtype", "fp16", "bf16");
     r->keep = (nw_panel_type){

@@ -292,10 +292,10 @@ static nw_status engine_options(const nw_target_options *opt, nw_engine_options 
     o->n_ctx = opt->n_ctx;
     o->max_seqs = opt->max_seqs != 0 ? opt->max_seqs : 32;
     if (opt->act != NULL) {
-        if (strcmp(opt->act, "a16") != 0 && strcmp(opt->act, "a8") != 0) {
-            return nw_fail(err, NW_E_USAGE, "activations '%s': a16 or a8 is expected", opt->act);
+        const nw_status st = nw_engine_act_parse(opt->act, o, err);
+        if (st != NW_OK) {
+            return st;
         }
-        o->act = strcmp(opt->act, "a8") == 0;
     }
     return opt->kv != NULL ? nw_engine_kv_parse(opt->kv, o, err) : NW_OK;
 }

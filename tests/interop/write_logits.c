@@ -1,8 +1,10 @@
 /* Logits of a sequence of ids, for the tests that hold them against other programs: F32 rows
- * [n_ids][n_vocab] on stdout. usage: write_logits MODEL TIER ID...
+ * [n_ids][n_vocab] on stdout. TIER/ACT rounds activations by another rule than the model's.
+ * usage: write_logits MODEL TIER[/ACT] ID...
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/status.h"
 #include "engine/engine.h"
@@ -31,8 +33,16 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < n; i++) {
         ids[i] = (int32_t)strtol(argv[i + 3], NULL, 10);
     }
+    char *act = strchr(argv[2], '/');
+    if (act != NULL) {
+        *act++ = '\0';
+    }
     o.tier = argv[2];
-    nw_status st = nw_engine_open(argv[1], &o, &e, &err);
+    o.no_tokenizer = true;
+    nw_status st = act != NULL ? nw_engine_act_parse(act, &o, &err) : NW_OK;
+    if (st == NW_OK) {
+        st = nw_engine_open(argv[1], &o, &e, &err);
+    }
     if (st == NW_OK) {
         size_t n_vocab = nw_engine_config(e)->n_vocab;
         st = nw_engine_score(e, ids, n, 0, write_row, &n_vocab, &err);

@@ -279,7 +279,7 @@ static void recipe_file_is_resolved_first_match_wins(void **state)
     nw_tmpdir_put(&dir, "mixed.yaml", yaml, sizeof yaml - 1, path, sizeof path);
     must(quantize("tied", path, "mixed", 1, &m, &err), &err);
     assert_string_equal(m.recipe_name, "mixed");
-    assert_true(m.a8);
+    assert_int_equal(m.act, NW_ACT_RULE_A8);
     for (size_t i = 0; i < m.n_tensors; i++) {
         const nw_manifest_tensor *t = &m.tensors[i];
         nw_panel_kind want = NW_PANEL_F32;

@@ -1,0 +1,349 @@
+/* quantization_config, read strictly where it decides what numbers mean: see hf_quant.h.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "model/hf_quant.h"
+
+#define MAX_CONFIG_BYTES ((size_t)16 << 20)
+#define MAX_GROUP_SIZE   65536U
+
+/* An object of the file and what it is called in messages. */
+typedef struct {
+    const json_t *o;
+    const char *name;
+} view;
+
+static nw_status refuse(view v, const char *what, nw_error *err)
+{
+    return nw_fail(err, NW_E_UNSUPPORTED, "%s: quantization_config: %s", v.name, what);
+}
+
+/* A key that must be absent, null, an empty object, or (objects) name the format "dense". */
+static nw_status must_be_empty(view v, const char *key, nw_error *err)
+{
+    const json_t *x = json_object_get(v.o, key);
+    const char *format = json_string_value(json_object_get(x, "format"));
+
+    if (x == NULL || json_is_null(x) || (json_is_object(x) && json_object_size(x) == 0) ||
+        (format != NULL && strcmp(format, "dense") == 0)) {
+        return NW_OK;
+    }
+    return nw_fail(
+        err, NW_E_UNSUPPORTED,
+        "%s: quantization_config has a %s, which changes the weights' meaning and is not "
+        "read",
+        v.name, key);
+}
+
+/* group_size: a number, or -1 or null for the whole row. */
+static nw_status group_size(view v, uint32_t *out, nw_error *err)
+{
+    const json_t *x = json_object_get(v.o, "group_size");
+    const json_int_t n = json_integer_value(x);
+
+    *out = 0;
+    if (x == NULL || json_is_null(x) || (json_is_integer(x) && n == -1)) {
+        return NW_OK;
+    }
+    if (!json_is_integer(x) || n < 1 || n > MAX_GROUP_SIZE) {
+        return nw_fail(err, NW_E_RANGE, "%s: quantization_config: group_size must be -1 or 1 to %u",
+                       v.name, MAX_GROUP_SIZE);
+    }
+    *out = (uint32_t)n;
+    return NW_OK;
+}
+
+static nw_status block_structure(view v, nw_hfq_group *g, nw_error *err)
+{
+    const json_t *b = json_object_get(v.o, "block_structure");
+    const json_int_t rows = json_integer_value(json_array_get(b, 0));
+    const json_int_t cols = json_integer_value(json_array_get(b, 1));
+
+    if (json_array_size(b) != 2 || rows < 1 || rows > MAX_GROUP_SIZE || cols < 1 ||
+        cols > MAX_GROUP_SIZE) {
+        return refuse(v, "strategy 'block' needs a block_structure of two sizes", err);
+    }
+    g->scale_rows = (uint32_t)rows;
+    g->scale_cols = (uint32_t)cols;
+    return NW_OK;
+}
+
+/* The "weights" of a group. */
+static nw_status weights(view v, nw_hfq_group *g, nw_error *err)
+{
+    const char *type = "int";
+    const char *strategy = "";
+    uint32_t bits = 0;
+    nw_status st = nw_json_u32(v.o, v.name, "num_bits", 1, 32, &bits, err);
+
+    if (st == NW_OK) {
+        st = nw_json_opt_str(v.o, v.name, "type", &type, err);
+    }
+    if (st == NW_OK) {
+        st = nw_json_opt_str(v.o, v.name, "strategy", &strategy, err);
+    }
+    if (st == NW_OK) {
+        st = group_size(v, &g->scale_cols, err);
+    }
+    if (st != NW_OK) {
+        return st;
+    }
+    g->bits = bits;
+    g->is_float = strcmp(type, "float") == 0;
+    g->scale_rows = 1;
+    if (!g->is_float && strcmp(type, "int") != 0) {
+        return refuse(v, "the type of weights must be 'int' or 'float'", err);
+    }
+    if (strcmp(strategy, "block") == 0) {
+        return block_structure(v, g, err);
+    }
+    if (strcmp(strategy, "tensor") == 0 || (strategy[0] == '\0' && g->scale_cols == 0)) {
+        g->scale_rows = g->scale_cols = 0;
+        return NW_OK;
+    }
+    if (strcmp(strategy, "channel") == 0) {
+        g->scale_cols = 0;
+        return NW_OK;
+    }
+    if ((strcmp(strategy, "group") == 0 || strcmp(strategy, "tensor_group") == 0 ||
+         strategy[0] == '\0') &&
+        g->scale_cols > 0) {
+        return NW_OK;
+    }
+    return nw_fail(err, NW_E_UNSUPPORTED,
+                   "%s: quantization_config: weights of strategy '%.40s'%s are not read", v.name,
+                   strategy, g->scale_cols == 0 ? " without a group_size" : "");
+}
+
+/* The rule of one group's input_activations, and in words what of it is not done. */
+static nw_act_rule activations(const json_t *a, const char **note)
+{
+    const char *type = json_string_value(json_object_get(a, "type"));
+    const char *strategy = json_string_value(json_object_get(a, "strategy"));
+    const json_int_t bits = json_integer_value(json_object_get(a, "num_bits"));
+    const bool is_float = type != NULL && strcmp(type, "float") == 0;
+
+    if (a == NULL || json_is_null(a)) {
+        return NW_ACT_RULE_A16;
+    }
+    if (bits == 8 && json_is_true(json_object_get(a, "dynamic")) && strategy != NULL &&
+        strcmp(strategy, "token") == 0) {
+        return is_float ? NW_ACT_RULE_FP8 : NW_ACT_RULE_A8;
+    }
+    *note = bits == 4  ? "4-bit activations"
+            : is_float ? "FP8 activations with scales that are not of a token"
+                       : "INT8 activations with scales that are not of a token";
+    return NW_ACT_RULE_A16;
+}
+
+static nw_status add_group(view v, const char *key, const json_t *group, nw_hfq_config *c,
+                           nw_error *err)
+{
+    const json_t *w = json_object_get(group, "weights");
+    nw_act_rule act = activations(json_object_get(group, "input_activations"), &c->act_note);
+    nw_hfq_group *g = &c->groups[c->n_groups];
+
+    if (!json_is_object(group)) {
+        return nw_fail(err, NW_E_FORMAT, "%s: quantization_config: group '%.40s' is no object",
+                       v.name, key);
+    }
+    if (w == NULL || json_is_null(w)) {
+        return NW_OK; /* its weights stay as they are */
+    }
+    if (!json_is_object(w) || c->n_groups == NW_HFQ_MAX_GROUPS) {
+        return nw_fail(
+            err, NW_E_FORMAT,
+            "%s: quantization_config: group '%.40s': weights are no object, or there are "
+            "more than %d groups",
+            v.name, key, NW_HFQ_MAX_GROUPS);
+    }
+    if (c->n_groups > 0 && act != c->act) {
+        c->act_note = "different activations in different groups";
+        act = NW_ACT_RULE_A16;
+    }
+    c->act = c->act_note != NULL ? NW_ACT_RULE_A16 : act;
+    c->n_groups++;
+    return weights((view){w, v.name}, g, err);
+}
+
+static nw_status parse_ct(view v, nw_hfq_config *c, nw_error *err)
+{
+    json_t *groups = json_object_get(v.o, "config_groups");
+    const json_t *kv = json_object_get(v.o, "kv_cache_scheme");
+    const char *key = NULL;
+    json_t *group = NULL;
+    nw_status st = must_be_empty(v, "transform_config", err);
+
+    c->kv_scales = kv != NULL && !json_is_null(kv);
+    if (st == NW_OK) {
+        st = must_be_empty(v, "sparsity_config", err);
+    }
+    if (st == NW_OK && !json_is_object(groups)) {
+        st = nw_fail(err, NW_E_FORMAT, "%s: quantization_config has no object config_groups",
+                     v.name);
+    }
+    if (st != NW_OK) {
+        return st;
+    }
+    json_object_foreach(groups, key, group)
+    {
+        if (st == NW_OK) {
+            st = add_group(v, key, group, c, err);
+        }
+    }
+    return st;
+}
+
+/* The one group of AWQ and GPTQ. */
+static nw_status one_group(view v, const char *const *bits_read, nw_hfq_config *c, nw_error *err)
+{
+    uint32_t bits = 0;
+    nw_status st = nw_json_u32(v.o, v.name, json_object_get(v.o, "bits") ? "bits" : "w_bit", 1, 32,
+                               &bits, err);
+    char text[16];
+
+    if (st == NW_OK) {
+        st = group_size(v, &c->groups[0].scale_cols, err);
+    }
+    if (st != NW_OK) {
+        return st;
+    }
+    c->groups[0].bits = bits;
+    c->groups[0].scale_rows = 1;
+    c->n_groups = 1;
+    (void)snprintf(text, sizeof text, "%" PRIu32, bits);
+    for (; *bits_read != NULL; bits_read++) {
+        if (strcmp(*bits_read, text) == 0) {
+            return NW_OK;
+        }
+    }
+    return nw_fail(err, NW_E_UNSUPPORTED,
+                   "%s: quantization_config: %s of %" PRIu32 " bits is not read", v.name,
+                   c->method == NW_HFQ_AWQ ? "awq" : "gptq", bits);
+}
+
+static nw_status parse_awq(view v, nw_hfq_config *c, nw_error *err)
+{
+    static const char *const bits[] = {"4", NULL};
+    const char *version = "gemm";
+    nw_status st = nw_json_opt_str(v.o, v.name, "version", &version, err);
+
+    if (st == NW_OK && strcasecmp(version, "gemm") != 0) {
+        st = nw_fail(err, NW_E_UNSUPPORTED,
+                     "%s: quantization_config: awq of version '%.40s' is not read, 'gemm' is",
+                     v.name, version);
+    }
+    return st == NW_OK ? one_group(v, bits, c, err) : st;
+}
+
+static nw_status parse_gptq(view v, nw_hfq_config *c, nw_error *err)
+{
+    static const char *const bits[] = {"2", "4", "8", NULL};
+    const char *format = "gptq";
+    nw_status st = nw_json_opt_str(v.o, v.name, "checkpoint_format", &format, err);
+
+    if (st == NW_OK && strcmp(format, "gptq") != 0 && strcmp(format, "gptq_v2") != 0) {
+        st = nw_fail(err, NW_E_UNSUPPORTED,
+                     "%s: quantization_config: checkpoint_format '%.40s' is not read, 'gptq' and "
+                     "'gptq_v2' are",
+                     v.name, format);
+    }
+    c->zero_less_one = strcmp(format, "gptq") == 0;
+    return st == NW_OK ? one_group(v, bits, c, err) : st;
+}
+
+static const struct {
+    const char *name;
+    nw_hfq_method method;
+    nw_status (*parse)(view v, nw_hfq_config *c, nw_error *err);
+} methods[] = {
+    {"compressed-tensors", NW_HFQ_CT, parse_ct},
+    {"awq", NW_HFQ_AWQ, parse_awq},
+    {"gptq", NW_HFQ_GPTQ, parse_gptq},
+};
+
+/* quantize_config.json carries no quant_method: `fallback` names it. */
+static nw_status parse(view v, const char *fallback, nw_hfq_config *out, nw_error *err)
+{
+    const char *method = fallback;
+    nw_status st = nw_json_opt_str(v.o, v.name, "quant_method", &method, err);
+
+    for (size_t i = 0; st == NW_OK && method != NULL && i < NW_COUNT(methods); i++) {
+        if (strcmp(method, methods[i].name) == 0) {
+            nw_hfq_config c = {.method = methods[i].method};
+            st = methods[i].parse(v, &c, err);
+            if (st == NW_OK) {
+                *out = c;
+            }
+            return st;
+        }
+    }
+    return st != NW_OK ? st
+                       : nw_fail(err, NW_E_UNSUPPORTED,
+                                 "%s: quantization_config: quant_method '%.40s' is not read; "
+                                 "compressed-tensors, awq and gptq are",
+                                 v.name, method != NULL ? method : "(none)");
+}
+
+nw_status nw_hfq_config_parse(const char *name, const json_t *root, nw_hfq_config *out,
+                              nw_error *err)
+{
+    static const char *const keys[] = {"quantization_config", "compression_config"};
+    const json_t *q = NULL;
+    const json_t *const at[] = {root, json_object_get(root, "text_config")}; /* nested models */
+
+    for (size_t i = 0; i < 2 * NW_COUNT(keys) && (q == NULL || json_is_null(q)); i++) {
+        q = json_object_get(at[i / 2], keys[i % 2]);
+    }
+    if (q == NULL || json_is_null(q)) {
+        *out = (nw_hfq_config){.method = NW_HFQ_NONE};
+        return NW_OK;
+    }
+    if (!json_is_object(q)) {
+        return nw_fail(err, NW_E_FORMAT, "%s: quantization_config is no object", name);
+    }
+    return parse((view){q, name}, NULL, out, err);
+}
+
+/* A file of the folder, when it is there; *root stays NULL otherwise. */
+static nw_status load(const char *dir, const char *file, char **path, json_t **root, nw_error *err)
+{
+    *path = nw_path_join(dir, file);
+    if (*path == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "%s: no memory for a path", dir);
+    }
+    return nw_file_exists(*path) ? nw_json_load(*path, MAX_CONFIG_BYTES, root, err) : NW_OK;
+}
+
+nw_status nw_hfq_config_load(const char *dir, nw_hfq_config *out, nw_error *err)
+{
+    nw_hfq_config c = {.method = NW_HFQ_NONE};
+    char *path = NULL;
+    json_t *root = NULL;
+    nw_status st = load(dir, "config.json", &path, &root, err);
+
+    if (st == NW_OK) {
+        st = nw_hfq_config_parse(path, root, &c, err);
+    }
+    json_decref(root);
+    free(path);
+    root = NULL;
+    path = NULL;
+    if (st == NW_OK && c.method == NW_HFQ_NONE) {
+        st = load(dir, "quantize_config.json", &path, &root, err);
+        if (st == NW_OK && json_is_object(root)) {
+            st = parse((view){root, path}, "gptq", &c, err);
+        }
+        json_decref(root);
+        free(path);
+    }
+    if (st == NW_OK) {
+        *out = c;
+    }
+    return st;
+}

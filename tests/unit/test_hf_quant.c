@@ -1,0 +1,403 @@
+/* Quantized matrices of Hugging Face folders: bytes written out by hand here, one matrix a format, give
+ * the numbers that the formats' definitions give; a twin with its nibbles or zero points in another
+ * order does not; what is not understood is refused by name.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/json.h"
+#include "formats/words.h"
+#include "model/hf_quant.h"
+#include "table.h"
+
+#define ROWS  8
+#define COLS  32
+#define GROUP 16
+
+/* The matrix all files here hold: code (3 r + 5 c) % 16, zero point (r + g) % 15 + 1, scale 2^-(r % 3)
+ * for even groups and half of it for odd ones. */
+static unsigned code_of(unsigned r, unsigned c)
+{
+    return (3 * r + 5 * c) % 16;
+}
+
+static unsigned zero_of(unsigned r, unsigned g)
+{
+    return (r + g) % 15 + 1;
+}
+
+static float scale_of(unsigned r, unsigned g)
+{
+    return ldexpf(1, -(int)(r % 3) - (int)(g % 2));
+}
+
+/* A safetensors file in the making: header entries, then data. */
+typedef struct {
+    nw_buf header, data;
+} file;
+
+static void add(file *f, const char *name, const char *dtype, const char *shape, const void *bytes,
+                size_t n)
+{
+    const size_t begin = f->data.len;
+
+    assert_true(nw_buf_add(&f->data, bytes, n));
+    assert_true(nw_buf_printf(&f->header,
+                              "%s\"m.%s\":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":"
+                              "[%zu,%zu]}",
+                              f->header.len > 0 ? "," : "{", name, dtype, shape, begin,
+                              f->data.len));
+}
+
+static nw_safetensors *finish(file *f, nw_buf *whole)
+{
+    nw_safetensors *s = NULL;
+    nw_error err = {0};
+    uint8_t len[8] = {0};
+
+    assert_true(nw_buf_puts(&f->header, "}"));
+    len[0] = (uint8_t)(f->header.len & 0xFF);
+    len[1] = (uint8_t)(f->header.len >> 8);
+    nw_buf_init(whole, 1 << 16);
+    assert_true(nw_buf_add(whole, len, sizeof len));
+    assert_true(nw_buf_add(whole, f->header.data, f->header.len));
+    assert_true(nw_buf_add(whole, f->data.data, f->data.len));
+    if (nw_st_read("m", (const uint8_t *)whole->data, whole->len, &s, &err) != NW_OK) {
+        fail_msg("%s", err.message);
+    }
+    nw_buf_release(&f->header);
+    nw_buf_release(&f->data);
+    return s;
+}
+
+static file start(void)
+{
+    file f;
+    nw_buf_init(&f.header, 1 << 14);
+    nw_buf_init(&f.data, 1 << 14);
+    return f;
+}
+
+/* compressed-tensors: words along the columns; zero points in words along the rows. */
+static void ct_int4(file *f, bool twin)
+{
+    uint8_t codes[ROWS * COLS / 2] = {0};
+    uint8_t zeros[COLS / GROUP * 4] = {0};
+    uint16_t scales[ROWS * COLS / GROUP];
+    const int64_t shape[2] = {ROWS, COLS};
+
+    for (unsigned r = 0; r < ROWS; r++) {
+        for (unsigned c = 0; c < COLS; c++) {
+            nw_bits_put(codes + r * COLS / 2, twin ? c ^ 1U : c, 4, code_of(r, c));
+        }
+        for (unsigned g = 0; g < COLS / GROUP; g++) {
+            nw_bits_put(zeros + (size_t)g * 4, r, 4, zero_of(r, g));
+            scales[r * COLS / GROUP + g] = (uint16_t)((127 - r % 3 - g % 2) << 7); /* BF16 */
+        }
+    }
+    add(f, "weight_packed", "I32", "[8,4]", codes, sizeof codes);
+    add(f, "weight_scale", "BF16", "[8,2]", scales, sizeof scales);
+    add(f, "weight_shape", "I64", "[2]", shape, sizeof shape);
+    add(f, "weight_zero_point", "I32", "[1,2]", zeros, sizeof zeros);
+}
+
+/* F16 scales [groups][rows] of AWQ and GPTQ. */
+static void scales_down(file *f)
+{
+    uint16_t scales[COLS / GROUP * ROWS];
+
+    for (unsigned g = 0; g < COLS / GROUP; g++) {
+        for (unsigned r = 0; r < ROWS; r++) {
+            scales[g * ROWS + r] = (uint16_t)((15 - r % 3 - g % 2) << 10);
+        }
+    }
+    add(f, "scales", "F16", "[2,8]", scales, sizeof scales);
+}
+
+static void awq(file *f, bool twin)
+{
+    static const uint8_t order[8] = {0, 2, 4, 6, 1, 3, 5, 7}; /* column of nibble i */
+    uint8_t codes[COLS * 4] = {0};
+    uint8_t zeros[COLS / GROUP * 4] = {0};
+
+    for (unsigned c = 0; c < COLS; c++) {
+        for (unsigned i = 0; i < 8; i++) {
+            nw_bits_put(codes + (size_t)c * 4, i, 4, code_of(twin ? i : order[i], c));
+        }
+    }
+    for (unsigned g = 0; g < COLS / GROUP; g++) {
+        for (unsigned i = 0; i < 8; i++) {
+            nw_bits_put(zeros + (size_t)g * 4, i, 4, zero_of(order[i], g));
+        }
+    }
+    add(f, "qweight", "I32", "[32,1]", codes, sizeof codes);
+    add(f, "qzeros", "I32", "[2,1]", zeros, sizeof zeros);
+    scales_down(f);
+}
+
+/* v1 stores zero points less one; g_idx says the order when `reorder`. */
+static void gptq(file *f, unsigned less, bool reorder)
+{
+    uint8_t codes[COLS / 8 * ROWS * 4] = {0};
+    uint8_t zeros[COLS / GROUP * 4] = {0};
+    int32_t g_idx[COLS];
+
+    for (unsigned c = 0; c < COLS; c++) {
+        g_idx[c] = (int32_t)(reorder ? c % 2 : c / GROUP);
+        for (unsigned r = 0; r < ROWS; r++) {
+            nw_bits_put(codes + ((size_t)c / 8 * ROWS + r) * 4, c % 8, 4, code_of(r, c));
+        }
+    }
+    for (unsigned g = 0; g < COLS / GROUP; g++) {
+        for (unsigned r = 0; r < ROWS; r++) {
+            nw_bits_put(zeros + (size_t)g * 4, r, 4, zero_of(r, g) - less);
+        }
+    }
+    add(f, "qweight", "I32", "[4,8]", codes, sizeof codes);
+    add(f, "qzeros", "I32", "[2,1]", zeros, sizeof zeros);
+    scales_down(f);
+    add(f, "g_idx", "I32", "[32]", g_idx, sizeof g_idx);
+}
+
+static nw_hfq_config config(const char *text)
+{
+    nw_hfq_config c = {0};
+    nw_error err = {0};
+    json_t *root = NULL;
+
+    assert_int_equal(nw_json_parse("config.json", text, strlen(text), &root, &err), NW_OK);
+    if (nw_hfq_config_parse("config.json", root, &c, &err) != NW_OK) {
+        fail_msg("%s", err.message);
+    }
+    json_decref(root);
+    return c;
+}
+
+#define CT_INT4                                                                                    \
+    "{\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"config_groups\":{\"g\":{" \
+    "\"weights\":{\"num_bits\":4,\"type\":\"int\",\"strategy\":\"group\",\"group_size\":16}}}}}"
+#define AWQ                                                                            \
+    "{\"quantization_config\":{\"quant_method\":\"awq\",\"bits\":4,\"group_size\":16," \
+    "\"version\":\"GEMM\"}}"
+#define GPTQ(format)                                                                    \
+    "{\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4,\"group_size\":16," \
+    "\"checkpoint_format\":\"" format "\"}}"
+
+/* How many values of the matrix the file gets wrong. */
+static unsigned n_wrong(file *f, const char *config_text, bool reorder, const char *name)
+{
+    const nw_hfq_config c = config(config_text);
+    nw_hfq_matrix m = {0};
+    nw_error err = {0};
+    uint8_t codes[COLS];
+    float row[COLS];
+    char buf[32];
+    nw_buf whole;
+    bool found = false;
+    unsigned n = 0;
+    nw_safetensors *s = finish(f, &whole);
+
+    if (nw_hfq_bind(s, &c, "m", 1, ROWS, COLS, &m, &found, &err) != NW_OK) {
+        fail_msg("%s", err.message);
+    }
+    assert_true(found);
+    assert_string_equal(nw_hfq_name(&m, buf), name);
+    for (unsigned r = 0; r < ROWS; r++) {
+        nw_hfq_row(&m, r, codes, row);
+        for (unsigned k = 0; k < COLS; k++) {
+            const unsigned g = reorder ? k % 2 : k / GROUP;
+            const int q = (int)code_of(r, k) - (int)zero_of(r, g);
+            n += row[k] != scale_of(r, g) * (float)q;
+        }
+    }
+    nw_st_close(s);
+    nw_buf_release(&whole);
+    return n;
+}
+
+static void integers_are_read(void **state)
+{
+    file f = start();
+
+    (void)state;
+    ct_int4(&f, false);
+    assert_int_equal(n_wrong(&f, CT_INT4, false, "ct-int4-g16-zp"), 0);
+    f = start();
+    awq(&f, false);
+    assert_int_equal(n_wrong(&f, AWQ, false, "awq-int4-g16-zp"), 0);
+    f = start();
+    gptq(&f, 1, false);
+    assert_int_equal(n_wrong(&f, GPTQ("gptq"), false, "gptq-int4-g16-zp"), 0);
+    f = start();
+    gptq(&f, 0, false);
+    assert_int_equal(n_wrong(&f, GPTQ("gptq_v2"), false, "gptq-int4-g16-zp"), 0);
+    f = start();
+    gptq(&f, 1, true);
+    assert_int_equal(n_wrong(&f, GPTQ("gptq"), true, "gptq-int4-g16-zp-order"), 0);
+}
+
+/* What the checks above would miss if they could not fail. */
+static void twins_are_wrong(void **state)
+{
+    file f = start();
+
+    (void)state;
+    ct_int4(&f, true);
+    assert_true(n_wrong(&f, CT_INT4, false, "ct-int4-g16-zp") > 200);
+    f = start();
+    awq(&f, true);
+    assert_true(n_wrong(&f, AWQ, false, "awq-int4-g16-zp") > 150);
+    f = start();
+    gptq(&f, 0, false); /* zero points of v2 in a file that says v1 */
+    assert_true(n_wrong(&f, GPTQ("gptq"), false, "gptq-int4-g16-zp") > 200);
+}
+
+static void floats_are_read(void **state)
+{
+    /* row 0: codes 0x00 .. 0x1F, global 4 and scales 1 and 0.5 (E4M3) for 16 columns each */
+    static const float e2m1[8] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
+    const nw_hfq_config c = config(
+        "{\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"config_groups\":{}}}");
+    const float global = 4;
+    const uint8_t scales[2] = {0x38, 0x30};
+    uint8_t codes[16];
+    uint8_t got[COLS];
+    float row[COLS];
+    file f = start();
+    nw_hfq_matrix m = {0};
+    nw_error err = {0};
+    nw_buf whole;
+    bool found = false;
+
+    (void)state;
+    for (unsigned i = 0; i < 16; i++) {
+        codes[i] = (uint8_t)((2 * i) % 16 | (2 * i + 1) % 16 << 4);
+    }
+    add(&f, "weight_packed", "U8", "[1,16]", codes, sizeof codes);
+    add(&f, "weight_scale", "F8_E4M3", "[1,2]", scales, sizeof scales);
+    add(&f, "weight_global_scale", "F32", "[1]", &global, sizeof global);
+    nw_safetensors *s = finish(&f, &whole);
+    assert_int_equal(nw_hfq_bind(s, &c, "m", 1, 1, COLS, &m, &found, &err), NW_OK);
+    assert_true(found);
+    nw_hfq_row(&m, 0, got, row);
+    for (unsigned i = 0; i < COLS; i++) {
+        const float want = e2m1[i % 8] * (i % 16 < 8 ? 1.0F : -1.0F) * (i < 16 ? 0.25F : 0.125F);
+        assert_true(row[i] == want);
+    }
+    nw_st_close(s);
+    nw_buf_release(&whole);
+}
+
+/* A group of column 2 does not exist. */
+static void a_group_out_of_range_is_refused(void **state)
+{
+    const nw_hfq_config c = config(GPTQ("gptq"));
+    nw_hfq_matrix m = {0};
+    nw_error err = {0};
+    nw_buf whole;
+    bool found = false;
+    file f = start();
+
+    (void)state;
+    gptq(&f, 1, false);
+    ((uint8_t *)f.data.data)[f.data.len - (COLS - 2) * 4U] = 7;
+    nw_safetensors *s = finish(&f, &whole);
+    assert_int_equal(nw_hfq_bind(s, &c, "m", 1, ROWS, COLS, &m, &found, &err), NW_E_RANGE);
+    assert_non_null(strstr(err.message, "m.g_idx: column 2 is of group 7, there are 2"));
+    nw_st_close(s);
+    nw_buf_release(&whole);
+}
+
+static struct refusal {
+    const char *name, *config, *message;
+} refusals[] = {
+    {"another_method", "{\"quant_method\":\"bitsandbytes\"}", "'bitsandbytes' is not read"},
+    {"awq_gemv", "{\"quant_method\":\"awq\",\"bits\":4,\"version\":\"gemv\"}", "version 'gemv'"},
+    {"awq_8_bits", "{\"quant_method\":\"awq\",\"bits\":8}", "awq of 8 bits"},
+    {"gptq_3_bits", "{\"quant_method\":\"gptq\",\"bits\":3}", "gptq of 3 bits"},
+    {"gptq_marlin", "{\"quant_method\":\"gptq\",\"bits\":4,\"checkpoint_format\":\"marlin\"}",
+     "checkpoint_format 'marlin'"},
+    {"group_size_0", "{\"quant_method\":\"gptq\",\"bits\":4,\"group_size\":0}",
+     "group_size must be"},
+    {"rotations",
+     "{\"quant_method\":\"compressed-tensors\",\"config_groups\":{},\"transform_config\":"
+     "{\"config_groups\":{\"u\":{}}}}",
+     "transform_config"},
+    {"sparsity",
+     "{\"quant_method\":\"compressed-tensors\",\"config_groups\":{},\"sparsity_config\":"
+     "{\"format\":\"sparse-24-bitmask\"}}",
+     "sparsity_config"},
+    {"no_groups", "{\"quant_method\":\"compressed-tensors\"}", "config_groups"},
+    {"block_without_sizes",
+     "{\"quant_method\":\"compressed-tensors\",\"config_groups\":{\"g\":{\"weights\":{\"num_bits\":"
+     "8,"
+     "\"type\":\"float\",\"strategy\":\"block\"}}}}",
+     "block_structure"},
+    {"no_object", "[1]", "quantization_config is no object"},
+};
+
+static void is_refused(void **state)
+{
+    const struct refusal *r = *state;
+    nw_hfq_config c = {0};
+    nw_error err = {0};
+    json_t *q = NULL;
+
+    assert_int_equal(nw_json_parse("q", r->config, strlen(r->config), &q, &err), NW_OK);
+    json_t *root = json_pack("{s:o}", "quantization_config", q);
+    assert_int_not_equal(nw_hfq_config_parse("config.json", root, &c, &err), NW_OK);
+    assert_int_equal(c.method, NW_HFQ_NONE);
+    if (strstr(err.message, r->message) == NULL) {
+        fail_msg("%s", err.message);
+    }
+    json_decref(root);
+}
+
+static struct act_row {
+    const char *name, *input;
+    nw_act_rule act;
+    bool note;
+} acts[] = {
+    {"none", "null", NW_ACT_RULE_A16, false},
+    {"int8_token", "{\"num_bits\":8,\"type\":\"int\",\"strategy\":\"token\",\"dynamic\":true}",
+     NW_ACT_RULE_A8, false},
+    {"fp8_token", "{\"num_bits\":8,\"type\":\"float\",\"strategy\":\"token\",\"dynamic\":true}",
+     NW_ACT_RULE_FP8, false},
+    {"fp8_static", "{\"num_bits\":8,\"type\":\"float\",\"strategy\":\"tensor\",\"dynamic\":false}",
+     NW_ACT_RULE_A16, true},
+    {"fp4_local",
+     "{\"num_bits\":4,\"type\":\"float\",\"strategy\":\"tensor_group\",\"dynamic\":\"local\"}",
+     NW_ACT_RULE_A16, true},
+};
+
+static void activations_are_told(void **state)
+{
+    const struct act_row *r = *state;
+    char text[512];
+
+    (void)snprintf(
+        text, sizeof text,
+        "{\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"config_groups\":"
+        "{\"g\":{\"weights\":{\"num_bits\":8,\"type\":\"int\",\"strategy\":\"channel\"},"
+        "\"input_activations\":%s}}}}",
+        r->input);
+    const nw_hfq_config c = config(text);
+    assert_int_equal(c.act, r->act);
+    assert_int_equal(c.act_note != NULL, r->note);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(integers_are_read),
+        cmocka_unit_test(twins_are_wrong),
+        cmocka_unit_test(floats_are_read),
+        cmocka_unit_test(a_group_out_of_range_is_refused),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+
+    return failed + NW_RUN_TABLE("refused", refusals, is_refused) +
+           NW_RUN_TABLE("activations", acts, activations_are_told);
+}
