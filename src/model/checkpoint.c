@@ -199,21 +199,15 @@ static nw_status apply_scales(nw_checkpoint *c, nw_error *err)
     return NW_OK;
 }
 
-static nw_status place(nw_checkpoint *c, const nw_ckpt_source *s, nw_error *err)
+static nw_status place_plain(nw_checkpoint *c, const nw_ckpt_source *s, const char *name,
+                             nw_error *err)
 {
-    char buf[NAME_BYTES];
     char shown[SHOW];
-    const char *name = c->kind == NW_CKPT_HF ? plain_name(s->name, buf) : s->name;
     const nw_arch *a = nw_arch_get(c->config.arch);
     nw_role role = NW_ROLE_EMBED;
     int32_t layer = -1;
     const bool known = nw_arch_match(a, naming(c), name, &role, &layer);
-    bool placed = false;
-    const nw_status quant = nw_ckpt_place_quant(c, s, name, &placed, err);
 
-    if (quant != NW_OK || placed) {
-        return quant;
-    }
     if (known && layer < (int32_t)c->config.n_layers && !(role == NW_ROLE_HEAD && c->config.tied)) {
         if (c->slots[nw_ckpt_slot(role, layer)].name != NULL) {
             return nw_fail(err, NW_E_FORMAT, "%s: tensor '%s' is there under two names",
@@ -234,6 +228,16 @@ static nw_status place(nw_checkpoint *c, const nw_ckpt_source *s, nw_error *err)
     }
     c->n_ignored++;
     return NW_OK;
+}
+
+static nw_status place(nw_checkpoint *c, const nw_ckpt_source *s, nw_error *err)
+{
+    char buf[NAME_BYTES];
+    const char *name = c->kind == NW_CKPT_HF ? plain_name(s->name, buf) : s->name;
+    bool placed = false;
+    const nw_status st = nw_ckpt_place_quant(c, s, name, &placed, err);
+
+    return st != NW_OK || placed ? st : place_plain(c, s, name, err);
 }
 
 /* One line, however many there are. */

@@ -324,17 +324,43 @@ static nw_status bind_ct(const binder *b, nw_hfq_matrix *m, bool *found)
     return st;
 }
 
-/* qweight, qzeros and scales of AWQ and GPTQ, all stored with the inputs first. */
+/* The tensors of AWQ and GPTQ, all stored with the inputs first. */
+typedef struct {
+    const nw_st_tensor *codes, *zeros, *scales;
+} words_parts;
+
+static nw_status check_words(const binder *b, const nw_hfq_matrix *m, const words_parts *p)
+{
+    const bool awq = m->layout == NW_HFQ_GEMM;
+    const size_t along_rows = nw_bits_words(b->n_rows, m->bits);
+    const size_t along_cols = nw_bits_words(b->n_cols, m->bits);
+
+    if (p->scales == NULL || (p->zeros == NULL && !awq)) {
+        return missing(b, p->scales == NULL ? "scales" : "qzeros");
+    }
+    if (awq && (b->n_rows % 8 != 0 || !is_2d(p->codes, NW_FMT_I32, b->n_cols, along_rows))) {
+        return wrong(b, p->codes, "I32 [columns, words along the rows]");
+    }
+    if (!awq && !is_2d(p->codes, NW_FMT_I32, along_cols, b->n_rows)) {
+        return wrong(b, p->codes, "I32 [words along the columns, rows]");
+    }
+    if (!is_real(p->scales->format) ||
+        !is_2d(p->scales, p->scales->format, m->n_groups, b->n_rows)) {
+        return wrong(b, p->scales, "F16 [groups, rows]");
+    }
+    if (p->zeros != NULL && !is_2d(p->zeros, NW_FMT_I32, m->n_groups, along_rows)) {
+        return wrong(b, p->zeros, "I32 [groups, words along the rows]");
+    }
+    return NW_OK;
+}
+
 static nw_status bind_words(const binder *b, nw_hfq_matrix *m, bool *found)
 {
     const bool awq = b->c->method == NW_HFQ_AWQ;
     const nw_hfq_group *g = &b->c->groups[0];
-    const nw_st_tensor *codes = part(b, "qweight");
-    const nw_st_tensor *zeros = part(b, "qzeros");
-    const nw_st_tensor *scales = part(b, "scales");
-    const size_t words = nw_bits_words(b->n_rows, g->bits);
+    const words_parts p = {part(b, "qweight"), part(b, "qzeros"), part(b, "scales")};
 
-    if (codes == NULL) {
+    if (p.codes == NULL) {
         return NW_OK;
     }
     m->stem = awq ? "awq" : "gptq";
@@ -345,26 +371,17 @@ static nw_status bind_words(const binder *b, nw_hfq_matrix *m, bool *found)
     m->n_groups = ceil_div(b->n_cols, m->scale_cols);
     m->groups_first = true;
     m->zero_less_one = b->c->zero_less_one;
-    if (b->n_rows % 8 != 0 ||
-        !(awq ? is_2d(codes, NW_FMT_I32, b->n_cols, words)
-              : is_2d(codes, NW_FMT_I32, nw_bits_words(b->n_cols, g->bits), b->n_rows))) {
-        return wrong(b, codes,
-                     awq ? "I32 [columns, words along the rows]"
-                         : "I32 [words along the columns, rows]");
+    const nw_status st = check_words(b, m, &p);
+    if (st != NW_OK) {
+        return st;
     }
-    if (scales == NULL || (zeros == NULL && !awq)) {
-        return missing(b, scales == NULL ? "scales" : "qzeros");
+    m->codes = p.codes->data;
+    m->n_bytes = p.codes->n_bytes;
+    if (p.zeros != NULL) {
+        m->zeros = p.zeros->data;
+        m->n_bytes += p.zeros->n_bytes;
     }
-    if (!is_real(scales->format) || !is_2d(scales, scales->format, m->n_groups, b->n_rows)) {
-        return wrong(b, scales, "F16 [groups, rows]");
-    }
-    if (zeros != NULL && !is_2d(zeros, NW_FMT_I32, m->n_groups, words)) {
-        return wrong(b, zeros, "I32 [groups, words along the rows]");
-    }
-    m->codes = codes->data;
-    m->zeros = zeros != NULL ? zeros->data : NULL;
-    m->n_bytes = codes->n_bytes + (zeros != NULL ? zeros->n_bytes : 0);
-    take_scales(scales, m);
+    take_scales(p.scales, m);
     drop_plain_zeros(m);
     *found = true;
     return awq ? NW_OK : bind_g_idx(b, "g_idx", m);

@@ -73,11 +73,35 @@ static nw_status block_structure(view v, nw_hfq_group *g, nw_error *err)
     return NW_OK;
 }
 
+/* Which weights share a scale; scale_cols holds the group_size. */
+static nw_status weight_strategy(view v, const char *strategy, nw_hfq_group *g, nw_error *err)
+{
+    const bool grouped = strcmp(strategy, "group") == 0 || strcmp(strategy, "tensor_group") == 0;
+
+    if (strcmp(strategy, "block") == 0) {
+        return block_structure(v, g, err);
+    }
+    if (strcmp(strategy, "tensor") == 0) {
+        g->scale_rows = g->scale_cols = 0;
+        return NW_OK;
+    }
+    if (strcmp(strategy, "channel") == 0) {
+        g->scale_cols = 0;
+        return NW_OK;
+    }
+    if (grouped && g->scale_cols > 0) {
+        return NW_OK;
+    }
+    return nw_fail(err, NW_E_UNSUPPORTED,
+                   "%s: quantization_config: weights of strategy '%.40s'%s are not read", v.name,
+                   strategy, grouped ? " without a group_size" : "");
+}
+
 /* The "weights" of a group. */
 static nw_status weights(view v, nw_hfq_group *g, nw_error *err)
 {
     const char *type = "int";
-    const char *strategy = "";
+    const char *strategy = NULL;
     uint32_t bits = 0;
     nw_status st = nw_json_u32(v.o, v.name, "num_bits", 1, 32, &bits, err);
 
@@ -99,25 +123,10 @@ static nw_status weights(view v, nw_hfq_group *g, nw_error *err)
     if (!g->is_float && strcmp(type, "int") != 0) {
         return refuse(v, "the type of weights must be 'int' or 'float'", err);
     }
-    if (strcmp(strategy, "block") == 0) {
-        return block_structure(v, g, err);
+    if (strategy == NULL) { /* as the format's own reader fills it in */
+        strategy = g->scale_cols > 0 ? "group" : "tensor";
     }
-    if (strcmp(strategy, "tensor") == 0 || (strategy[0] == '\0' && g->scale_cols == 0)) {
-        g->scale_rows = g->scale_cols = 0;
-        return NW_OK;
-    }
-    if (strcmp(strategy, "channel") == 0) {
-        g->scale_cols = 0;
-        return NW_OK;
-    }
-    if ((strcmp(strategy, "group") == 0 || strcmp(strategy, "tensor_group") == 0 ||
-         strategy[0] == '\0') &&
-        g->scale_cols > 0) {
-        return NW_OK;
-    }
-    return nw_fail(err, NW_E_UNSUPPORTED,
-                   "%s: quantization_config: weights of strategy '%.40s'%s are not read", v.name,
-                   strategy, g->scale_cols == 0 ? " without a group_size" : "");
+    return weight_strategy(v, strategy, g, err);
 }
 
 /* The rule of one group's input_activations, and in words what of it is not done. */

@@ -180,8 +180,6 @@ static struct bad {
     {"partial_rotary", LLAMA ",\"partial_rotary_factor\":0.5}", NW_E_UNSUPPORTED, "is 0.5"},
     {"other_activation", LLAMA ",\"hidden_act\":\"gelu\"}", NW_E_UNSUPPORTED, "'gelu'"},
     {"attention_bias", LLAMA ",\"attention_bias\":true}", NW_E_UNSUPPORTED, "'attention_bias'"},
-    {"already_quantized", LLAMA ",\"quantization_config\":{\"quant_method\":\"awq\"}}",
-     NW_E_UNSUPPORTED, "method 'awq'"},
     {"layer_types_of_another_length", GEMMA3 ",\"layer_types\":[\"full_attention\"]}", NW_E_FORMAT,
      "has 1 entries, the model 12 layers"},
 };
