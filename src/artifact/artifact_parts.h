@@ -43,6 +43,8 @@ NW_MUST_USE nw_status nw_artifact_set_vector(nw_artifact *a, const char *name, n
 
 /* The layout for a quantized matrix of a Hugging Face folder; false: none holds it. */
 NW_MUST_USE bool nw_quant_panel_type(const nw_hfq_matrix *m, nw_panel_type *out);
+/* Whether every row can be kept in this layout. Packs them all. */
+bool nw_quant_holds(const nw_hfq_matrix *m, nw_panel_type t);
 /* Working memory for one caller at a time. */
 size_t nw_quant_scratch_bytes(nw_panel_type type, uint32_t n_cols);
 /* Writes the panel of rows [row0, row0 + n_rows); false where a scale or code of these rows cannot be

@@ -11,6 +11,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <assert.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "artifact/artifact_parts.h"
@@ -241,4 +242,21 @@ bool nw_quant_pack_panel(const nw_hfq_matrix *m, nw_panel_type t, uint32_t row0,
         pack(m, t, &p, n_rows, panel);
     }
     return exact;
+}
+
+bool nw_quant_holds(const nw_hfq_matrix *m, nw_panel_type t)
+{
+    size_t n_bytes = 0;
+    uint8_t *panel = nw_panel_bytes(t, m->n_cols, &n_bytes) ? malloc(n_bytes) : NULL;
+    void *scratch = malloc(nw_quant_scratch_bytes(t, m->n_cols));
+    bool holds = panel != NULL && scratch != NULL;
+
+    for (uint32_t r = 0; holds && r < m->n_rows; r += NW_PANEL_ROWS) {
+        const uint32_t left = m->n_rows - r;
+        holds = nw_quant_pack_panel(m, t, r, left < NW_PANEL_ROWS ? left : NW_PANEL_ROWS, panel,
+                                    scratch);
+    }
+    free(scratch);
+    free(panel);
+    return holds;
 }

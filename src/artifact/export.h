@@ -37,7 +37,7 @@ const char *nw_export_path(const nw_export_source *s);
 const nw_model_config *nw_export_config(const nw_export_source *s);
 const char *nw_export_note(const nw_export_source *s);   /* "" when there is none */
 const char *nw_export_recipe(const nw_export_source *s); /* "checkpoint" where it is one */
-bool nw_export_a8(const nw_export_source *s);            /* int8 activations, one scale a token */
+nw_act_rule nw_export_act(const nw_export_source *s);    /* what is asked for of activations */
 /* NULL for an artifact. */
 const nw_checkpoint *nw_export_checkpoint(const nw_export_source *s);
 /* The manifest of an artifact; NULL for a checkpoint. */

@@ -31,14 +31,18 @@ static void view_checkpoint(nw_export_source *s)
         *e = (nw_export_tensor){.name = t->name,
                                 .role = t->role,
                                 .layer = t->layer,
-                                .is_vector = nw_role_is_norm(t->role),
+                                .is_vector = nw_role_is_vector(t->role),
                                 .n_rows = t->n_rows,
                                 .n_cols = t->n_cols,
                                 .format = t->format,
                                 .ckpt = t};
         const bool plain = t->scale == 1 || t->format == NW_FMT_NVFP4;
-        if (e->is_vector || !plain || nw_checkpoint_row(t, 0) == NULL ||
-            !nw_repack_type(t->format, &e->type)) {
+        if (t->quant != NULL) {
+            if (!nw_quant_panel_type(t->quant, &e->type) || !nw_quant_holds(t->quant, e->type)) {
+                e->type = (nw_panel_type){.kind = NW_PANEL_F32};
+            }
+        } else if (e->is_vector || !plain || nw_checkpoint_row(t, 0) == NULL ||
+                   !nw_repack_type(t->format, &e->type)) {
             e->type = (nw_panel_type){.kind = NW_PANEL_F32};
         }
     }
@@ -183,9 +187,9 @@ const char *nw_export_recipe(const nw_export_source *s)
     return s->ckpt != NULL ? "checkpoint" : s->manifest.recipe_name;
 }
 
-bool nw_export_a8(const nw_export_source *s)
+nw_act_rule nw_export_act(const nw_export_source *s)
 {
-    return s->ckpt == NULL && s->manifest.a8;
+    return s->ckpt != NULL ? nw_checkpoint_act(s->ckpt) : s->manifest.act;
 }
 
 const nw_checkpoint *nw_export_checkpoint(const nw_export_source *s)
@@ -229,7 +233,7 @@ bool nw_export_has_codes(const nw_export_tensor *t)
 const char *nw_export_type_name(const nw_export_tensor *t, char buf[32])
 {
     if (t->ckpt != NULL) {
-        return nw_format_get(t->format)->name;
+        return nw_ckpt_format_name(t->ckpt, buf);
     }
     return t->is_vector ? "F32" : nw_panel_name(t->type, buf);
 }
@@ -244,9 +248,12 @@ static size_t row_panel_bytes(const nw_export_tensor *t)
 
 size_t nw_export_scratch_bytes(const nw_export_tensor *t)
 {
-    return t->ckpt == NULL || !nw_export_has_codes(t)
-               ? 0
-               : row_panel_bytes(t) + nw_repack_scratch_bytes(t->format, t->n_cols);
+    if (t->ckpt == NULL || !nw_export_has_codes(t)) {
+        return 0;
+    }
+    return row_panel_bytes(t) + (t->ckpt->quant != NULL
+                                     ? nw_quant_scratch_bytes(t->type, t->n_cols)
+                                     : nw_repack_scratch_bytes(t->format, t->n_cols));
 }
 
 nw_status nw_export_codes(const nw_export_tensor *t, uint32_t row, void *scratch,
@@ -258,9 +265,11 @@ nw_status nw_export_codes(const nw_export_tensor *t, uint32_t row, void *scratch
     if (t->ckpt != NULL) {
         const uint8_t *bytes = nw_checkpoint_row(t->ckpt, row);
         uint8_t *panel = scratch;
+        uint8_t *work = panel + row_panel_bytes(t);
         uint32_t bad = 0;
-        if (!nw_repack_panel(t->format, &bytes, 1, t->n_cols, panel, panel + row_panel_bytes(t),
-                             &bad)) {
+        const nw_hfq_matrix *q = t->ckpt->quant;
+        if (!(q != NULL ? nw_quant_pack_panel(q, t->type, row, 1, panel, work)
+                        : nw_repack_panel(t->format, &bytes, 1, t->n_cols, panel, work, &bad))) {
             return nw_fail(err, NW_E_FORMAT,
                            "tensor '%s' has a scale in row %u that is no finite number", t->name,
                            (unsigned)row);
@@ -278,7 +287,7 @@ nw_status nw_export_codes(const nw_export_tensor *t, uint32_t row, void *scratch
 float nw_export_tensor_scale(const nw_export_tensor *t, uint32_t row)
 {
     if (t->ckpt != NULL) {
-        return t->ckpt->scale;
+        return t->ckpt->quant != NULL ? 1 / t->ckpt->quant->global : t->ckpt->scale;
     }
     return nw_export_has_codes(t)
                ? nw_panel_tensor_scale(t->type, t->data + row / NW_PANEL_ROWS * row_panel_bytes(t))
