@@ -1,5 +1,6 @@
 /* A progress line on stderr: rate and time left. A terminal sees one line redrawn at most ten times
- * a second; a pipe sees at most ten lines; with --quiet (log level WARN) nothing is shown.
+ * a second; a pipe sees at most ten lines, five seconds apart, so that short work leaves none; with
+ * --quiet (log level WARN) nothing is shown.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NW_BASE_PROGRESS_H
 #define NW_BASE_PROGRESS_H

@@ -33,6 +33,7 @@ static const field top_fields[] = {
     {"policy", FIELD_STR, offsetof(nw_study, policy), 0, 0},
     {"baseline", FIELD_NESTED, 0, 0, 0},
     {"candidates", FIELD_NESTED, 0, 0, 0},
+    {"calibration", FIELD_NESTED, 0, 0, 0},
     {"quality", FIELD_NESTED, 0, 0, 0},
     {"batch1", FIELD_NESTED, 0, 0, 0},
     {"load", FIELD_NESTED, 0, 0, 0},
@@ -44,6 +45,15 @@ static const field candidate_fields[] = {
     {"artifact", FIELD_STR, offsetof(nw_study_candidate, artifact), 0, 0},
     {"kv", FIELD_STR, offsetof(nw_study_candidate, kv), 0, 0},
     {"act", FIELD_STR, offsetof(nw_study_candidate, act), 0, 0},
+};
+
+static const field calibration_fields[] = {
+    {"log", FIELD_STR, offsetof(nw_study, calibration.log), 0, 0},
+    {"text", FIELD_STR, offsetof(nw_study, calibration.text), 0, 0},
+    {"by", FIELD_STR, offsetof(nw_study, calibration.by), 0, 0},
+    {"samples", FIELD_U32, offsetof(nw_study, calibration.samples), 1, 1048576},
+    {"context", FIELD_U32, offsetof(nw_study, calibration.n_ctx), 2, 65536},
+    {"seed", FIELD_U32, offsetof(nw_study, calibration.seed), 0, 4294967295.0},
 };
 
 static const field quality_fields[] = {
@@ -296,8 +306,29 @@ static nw_status read_section(const reader *r, json_t *root, const char *key, co
     return section == NULL ? NW_OK : read_fields(r, section, pointer, fields, n, r->study, err);
 }
 
+static nw_status read_calibration(const reader *r, json_t *root, nw_error *err)
+{
+    const nw_study *s = r->study;
+
+    if (read_section(r, root, "calibration", calibration_fields, NW_COUNT(calibration_fields),
+                     err) != NW_OK) {
+        return err->code;
+    }
+    if (json_object_get(root, "calibration") != NULL &&
+        (s->calibration.log == NULL) == (s->calibration.text == NULL)) {
+        return fail_at(r, "/calibration", err, "calibration needs either a log or a text");
+    }
+    if (s->calibration.by != NULL && s->calibration.log == NULL) {
+        return fail_at(r, "/calibration/by", err, "'by' names a field of a log, and there is none");
+    }
+    return NW_OK;
+}
+
 static void set_defaults(nw_study *s)
 {
+    s->calibration.samples = 256;
+    s->calibration.n_ctx = 512;
+    s->calibration.seed = 1;
     s->quality.n_ctx = 512;
     s->quality.seed = 1;
     s->load.prompt_lo = s->load.prompt_hi = 1024;
@@ -318,7 +349,7 @@ static nw_status read_all(const reader *r, nw_error *err)
 
     set_defaults(s);
     if (read_fields(r, root, "", top_fields, NW_COUNT(top_fields), s, err) != NW_OK ||
-        read_candidates(r, root, err) != NW_OK ||
+        read_candidates(r, root, err) != NW_OK || read_calibration(r, root, err) != NW_OK ||
         read_section(r, root, "quality", quality_fields, NW_COUNT(quality_fields), err) != NW_OK ||
         read_section(r, root, "batch1", batch1_fields, NW_COUNT(batch1_fields), err) != NW_OK ||
         read_load(r, json_object_get(root, "load"), err) != NW_OK) {

@@ -8,6 +8,8 @@
  *   baseline: {name: bf16, recipe: bf16}
  *   candidates:
  *     - {name: int4-g64, recipe: int4-g64}       # or artifact: FOLDER|URL; kv: int8; act: a8
+ *   calibration: {log: FILE, by: intent, samples: 256, context: 512, seed: 1}  # or text: FILE; once,
+ *                                      # for the recipes that name a folder of statistics
  *   quality: {text: FILE, context: 512, windows: 40, choice: SUITE, generate: SUITE, items: 0}
  *   batch1: {prompt: 1024, output: 128, requests: 30, warmup: 2}
  *   load: {prompt: [32, 96], output: [16, 48], requests: 300, files: 1, warmup_s: 3,
@@ -35,6 +37,10 @@ typedef struct {
     const char *name, *model, *work, *policy;
     nw_study_candidate *candidates; /* [0] is the baseline */
     size_t n_candidates;
+    struct {
+        const char *log, *text, *by; /* one of log and text; both NULL: no statistics are made */
+        uint32_t samples, n_ctx, seed;
+    } calibration;
     struct {
         const char *text, *choice, *generate; /* NULL: that layer is not run */
         uint32_t n_ctx, stride, windows, items, seed;

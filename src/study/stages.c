@@ -1,5 +1,5 @@
-/* Making artifacts, asking for quality, deciding, reporting: everything but the speed stages
- * (stages_speed.c). SPDX-License-Identifier: Apache-2.0 */
+/* Asking for quality, deciding, reporting: everything but the artifacts (stages_artifact.c) and
+ * the speed stages (stages_speed.c). SPDX-License-Identifier: Apache-2.0 */
 #include "study/stages.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #include "study/stages_parts.h"
 #include "target/target.h"
 
-enum { EXIT_GATES = 1, EXIT_REFUSED = 3 };
+enum { EXIT_GATES = 1 };
 
 nw_status nw_stage_child(nw_stages *st, nw_child_args *args, const char *what, const char *out,
                          int *exit_code, nw_error *err)
@@ -33,10 +33,9 @@ nw_status nw_stage_child(nw_stages *st, nw_child_args *args, const char *what, c
     return NW_OK;
 }
 
-/* A refusal of what the user gave (exit code 3) stays one. */
-static nw_status child_failed(const char *what, const nw_child_args *args, int code, nw_error *err)
+nw_status nw_stage_failed(const char *what, const nw_child_args *args, int code, nw_error *err)
 {
-    return nw_fail(err, code == EXIT_REFUSED ? NW_E_FORMAT : NW_E_IO,
+    return nw_fail(err, code == NW_STAGE_REFUSED ? NW_E_FORMAT : NW_E_IO,
                    "%s: narrow %s ended with exit code %d", what, args->argv[1], code);
 }
 
@@ -47,7 +46,7 @@ nw_status nw_stage_must(nw_stages *st, nw_child_args *args, const char *what, nw
     if (nw_stage_child(st, args, what, st->log, &code, err) != NW_OK) {
         return err->code;
     }
-    return code == 0 ? NW_OK : child_failed(what, args, code, err);
+    return code == 0 ? NW_OK : nw_stage_failed(what, args, code, err);
 }
 
 void nw_stage_engine_options(const nw_stages *st, size_t i, nw_child_args *a)
@@ -60,21 +59,6 @@ void nw_stage_engine_options(const nw_stages *st, size_t i, nw_child_args *a)
     nw_child_option(a, "--candidate", c->name);
 }
 
-/* An artifact of this recipe, made from this model, that is whole as far as its manifest says. */
-static bool is_made(const char *path, const char *recipe, const nw_digest *model)
-{
-    nw_manifest m = {.version = 0};
-    nw_error ignored = {.code = NW_OK};
-    char *file = nw_path_join(path, "manifest.json");
-    const bool made = file != NULL && nw_file_exists(file) &&
-                      nw_manifest_load(file, &m, &ignored) == NW_OK &&
-                      strcmp(m.recipe_name, recipe) == 0 && strcmp(m.source.hex, model->hex) == 0;
-
-    nw_manifest_release(&m);
-    free(file);
-    return made;
-}
-
 static nw_status model_digest(const char *path, nw_digest *out, nw_error *err)
 {
     nw_checkpoint *c = NULL;
@@ -83,48 +67,6 @@ static nw_status model_digest(const char *path, nw_digest *out, nw_error *err)
     st = st == NW_OK ? nw_checkpoint_digest(c, out, err) : st;
     nw_checkpoint_close(c);
     return st;
-}
-
-nw_status nw_stage_quantize(nw_stages *st, size_t i, nw_error *err)
-{
-    const nw_study_candidate *c = &st->study.candidates[i];
-    nw_child_args args = {.n = 0};
-    char folder[128];
-    char what[160];
-    int code = 0;
-
-    if (c->artifact != NULL) {
-        st->artifact[i] = strdup(c->artifact);
-        return st->artifact[i] != NULL ? NW_OK : nw_fail(err, NW_E_NOMEM, "%s: no memory", c->name);
-    }
-    (void)snprintf(folder, sizeof folder, "artifacts/%s", c->name);
-    char *path = nw_path_join(st->study.work, folder);
-    if (path == NULL) {
-        return nw_fail(err, NW_E_NOMEM, "%s: no memory", c->name);
-    }
-    st->artifact[i] = path;
-    if (is_made(path, c->recipe, &st->model)) {
-        st->step++;
-        return NW_OK;
-    }
-    nw_child_arg(&args, "quantize");
-    nw_child_arg(&args, st->study.model);
-    nw_child_option(&args, "--recipe", c->recipe);
-    nw_child_option(&args, "--out", path);
-    nw_child_arg(&args, "--force");
-    (void)snprintf(what, sizeof what, "quantize %s", c->name);
-    if (nw_stage_child(st, &args, what, st->log, &code, err) != NW_OK) {
-        return err->code;
-    }
-    if (code != 0 && (i == 0 || code != EXIT_REFUSED)) {
-        return child_failed(what, &args, code, err);
-    }
-    if (code != 0) {
-        nw_log(NW_LOG_WARN, "%s: the recipe does not fit this model; the study goes on without it",
-               c->name);
-        nw_stages_drop(st, i, true);
-    }
-    return NW_OK;
 }
 
 nw_status nw_stage_quality(nw_stages *st, size_t i, nw_error *err)
@@ -212,7 +154,7 @@ nw_status nw_stage_decide(nw_stages *st, bool early, nw_error *err)
         return err->code;
     }
     if (code > EXIT_GATES) {
-        return child_failed("decide", &args, code, err);
+        return nw_stage_failed("decide", &args, code, err);
     }
     return early ? read_rejected(st, err) : NW_OK;
 }
@@ -241,8 +183,9 @@ static nw_status check_there(const nw_stages *st, const char *what, const char *
                : nw_fail(err, NW_E_IO, "%s: %s %s is not there", st->study.path, what, path);
 }
 
-static nw_status check_candidate(const nw_stages *st, const nw_study_candidate *c, nw_error *err)
+static nw_status check_candidate(nw_stages *st, size_t i, nw_error *err)
 {
+    const nw_study_candidate *c = &st->study.candidates[i];
     nw_recipe *recipe = NULL;
 
     if (c->recipe == NULL) {
@@ -257,6 +200,7 @@ static nw_status check_candidate(const nw_stages *st, const nw_study_candidate *
     if (nw_recipe_open(c->recipe, &recipe, err) != NW_OK) {
         return nw_context(err, "%s: candidate '%s'", st->study.path, c->name);
     }
+    st->calibrated[i] = st->calibration != NULL && nw_recipe_calibration(recipe) != NULL;
     nw_recipe_close(recipe);
     return NW_OK;
 }
@@ -295,8 +239,10 @@ static nw_status check_inputs(nw_stages *st, nw_error *err)
     nw_status status = check_there(st, "model", s->model, err);
 
     status = status == NW_OK ? check_there(st, "text", s->quality.text, err) : status;
+    status = status == NW_OK ? check_there(st, "log", s->calibration.log, err) : status;
+    status = status == NW_OK ? check_there(st, "text", s->calibration.text, err) : status;
     for (size_t i = 0; i < s->n_candidates && status == NW_OK; i++) {
-        status = check_candidate(st, &s->candidates[i], err);
+        status = check_candidate(st, i, err);
     }
     if (status != NW_OK || check_policy(st, err) != NW_OK ||
         check_suite(st, s->quality.choice, NW_ITEM_CHOICE, err) != NW_OK ||
@@ -312,6 +258,9 @@ nw_status nw_stages_open(nw_stages *st, nw_error *err)
 
     if (s->work == NULL) {
         return nw_fail(err, NW_E_USAGE, "%s: no work: folder", s->path);
+    }
+    if (s->calibration.log != NULL || s->calibration.text != NULL) {
+        st->calibration = in_work(st, "calibration");
     }
     if (check_inputs(st, err) != NW_OK) {
         return err->code;
@@ -342,6 +291,7 @@ void nw_stages_close(nw_stages *st)
     for (size_t i = 0; i < NW_STUDY_MAX_CANDIDATES; i++) {
         free(st->artifact[i]);
     }
+    free(st->calibration);
     free(st->record);
     free(st->log);
     free(st->report);

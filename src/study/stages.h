@@ -9,12 +9,15 @@
 typedef struct {
     nw_study study; /* with the overrides applied */
     bool stop_at_gate, json;
-    char *record, *log, *report;             /* paths, owned */
-    char *artifact[NW_STUDY_MAX_CANDIDATES]; /* what is measured; owned; NULL: dropped */
-    nw_digest model;                         /* of the study's model; "" without one */
-    char load_tag[9];                        /* names capacity and arrival files by their plan */
-    bool rejected[NW_STUDY_MAX_CANDIDATES];  /* by a quality gate; set by an early decide */
-    unsigned step, n_steps;                  /* for "[3/14]" */
+    char *record, *log, *report;              /* paths, owned */
+    char *calibration;                        /* folder of statistics, owned; NULL: none is made */
+    bool calibrated[NW_STUDY_MAX_CANDIDATES]; /* its recipe wants them */
+    char *artifact[NW_STUDY_MAX_CANDIDATES];  /* what is measured; owned; NULL: dropped */
+    nw_digest stats_hash;                     /* of the statistics, once they are there */
+    nw_digest model;                          /* of the study's model; "" without one */
+    char load_tag[9];                         /* names capacity and arrival files by their plan */
+    bool rejected[NW_STUDY_MAX_CANDIDATES];   /* by a quality gate; set by an early decide */
+    unsigned step, n_steps;                   /* for "[3/14]" */
 } nw_stages;
 
 /* Folders, paths, and a look at every input before work begins. */
@@ -23,6 +26,8 @@ void nw_stages_close(nw_stages *st);
 /* Takes candidate i out of the stages that come: all but its artifact, or its speed only. */
 void nw_stages_drop(nw_stages *st, size_t i, bool with_quality);
 
+/* Statistics for the recipes that want them, from the study's log, where they are not there already. */
+NW_MUST_USE nw_status nw_stage_calibrate(nw_stages *st, nw_error *err);
 /* Makes the artifact of candidate i where it is not there already. A recipe that does not fit the
  * model drops the candidate, with a warning; the baseline's is an error. */
 NW_MUST_USE nw_status nw_stage_quantize(nw_stages *st, size_t i, nw_error *err);

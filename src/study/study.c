@@ -22,14 +22,26 @@ static nw_status for_each(nw_stages *st, nw_status (*stage)(nw_stages *, size_t,
     return NW_OK;
 }
 
-static unsigned count_steps(const nw_study *s, bool stop_at_gate)
+static bool any_calibrated(const nw_stages *st)
 {
+    bool any = false;
+
+    for (size_t i = 0; i < st->study.n_candidates; i++) {
+        any = any || st->calibrated[i];
+    }
+    return any;
+}
+
+static unsigned count_steps(const nw_stages *st)
+{
+    const nw_study *s = &st->study;
     const unsigned n = (unsigned)s->n_candidates;
     unsigned steps = 2 * n + 2; /* artifacts and quality; decide and report */
 
+    steps += any_calibrated(st) ? 1 : 0;
     steps += s->batch1.requests > 0 ? n : 0;
     steps += s->load.requests > 0 ? n * (unsigned)s->load.n_rates + 1 : 0;
-    return steps + (stop_at_gate ? 1 : 0);
+    return steps + (st->stop_at_gate ? 1 : 0);
 }
 
 static void override(const nw_study_options *o, nw_study *s)
@@ -58,8 +70,9 @@ static nw_status drop_rejected(nw_stages *st, nw_error *err)
 static nw_status run_stages(nw_stages *st, nw_error *err)
 {
     const nw_study *s = &st->study;
-    nw_status status = for_each(st, nw_stage_quantize, err);
+    nw_status status = any_calibrated(st) ? nw_stage_calibrate(st, err) : NW_OK;
 
+    status = status == NW_OK ? for_each(st, nw_stage_quantize, err) : status;
     status = status == NW_OK ? for_each(st, nw_stage_quality, err) : status;
     if (status == NW_OK && st->stop_at_gate) {
         status = drop_rejected(st, err);
@@ -83,8 +96,8 @@ nw_status nw_study_run(const nw_study_options *o, nw_error *err)
         return err->code;
     }
     override(o, &st.study);
-    st.n_steps = count_steps(&st.study, o->stop_at_gate);
     nw_status status = nw_stages_open(&st, err);
+    st.n_steps = count_steps(&st);
     status = status == NW_OK ? run_stages(&st, err) : status;
     if (status == NW_OK && o->json) {
         nw_log(NW_LOG_INFO, "report: %s, record: %s", st.report, st.record);

@@ -18,6 +18,7 @@ static struct row {
     {"smallest", ONE, NULL},
     {"everything",
      ONE "model: m\nwork: w\npolicy: p\n"
+         "calibration: {log: l, by: intent, samples: 9, context: 64, seed: 2}\n"
          "quality: {text: t, context: 256, windows: 8, choice: c, generate: g, items: 3, seed: 9}\n"
          "batch1: {prompt: 10, output: 5, requests: 3, warmup: 1}\n"
          "load: {prompt: [3, 9], output: 4, requests: 7, rates: [0.5, 1.1], warmup_s: 0.5}\n",
@@ -37,6 +38,12 @@ static struct row {
      "'context' is not a whole number from 4"},
     {"range_upside_down", ONE "load: {prompt: [9, 3]}\n", "tokens: one number or [low, high]"},
     {"rate_of_zero", ONE "load: {rates: [0]}\n", "rates: 1 to 16 shares"},
+    {"calibration_from_nothing", ONE "calibration: {samples: 3}\n",
+     ":5:14: calibration needs either a log or a text"},
+    {"calibration_from_both", ONE "calibration: {log: a, text: b}\n",
+     "calibration needs either a log or a text"},
+    {"strata_of_a_text", ONE "calibration: {text: b, by: intent}\n",
+     "'by' names a field of a log, and there is none"},
     {"no_name", "baseline: {name: b, recipe: r}\ncandidates:\n  - {name: a, recipe: r}\n",
      "no name"},
 };
