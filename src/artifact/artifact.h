@@ -36,6 +36,7 @@ typedef struct {
     uint64_t file_bytes;   /* size of the weight files on disk */
     double nominal_bits, target_bits, effective_bits; /* see nw_manifest */
     nw_act_rule act;                                  /* what its maker wants of activations */
+    bool hadamard_down;                               /* likewise for a turned input of down */
     bool native;                                      /* mapped, not packed at load */
 } nw_artifact_facts;
 

@@ -81,6 +81,7 @@ static nw_status take_facts(nw_artifact *a, nw_manifest *m, nw_error *err)
     a->recipe = m->recipe_name;
     m->note = m->recipe_name = NULL;
     a->facts.act = m->act;
+    a->facts.hadamard_down = m->hadamard_down;
     a->facts.nominal_bits = m->nominal_bits;
     a->facts.target_bits = m->target_bits;
     a->facts.effective_bits = m->effective_bits;

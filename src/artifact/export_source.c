@@ -100,6 +100,11 @@ static nw_status open_artifact(nw_export_source *s, nw_error *err)
     if (st == NW_OK) {
         st = nw_manifest_load(path, &s->manifest, err);
     }
+    if (st == NW_OK && s->manifest.hadamard_down) {
+        st = nw_fail(err, NW_E_UNSUPPORTED,
+                     "%s: the input of down is rotated at run time, which no other format says",
+                     s->path);
+    }
     if (st == NW_OK) {
         s->note = strdup(nw_artifact_note(s->artifact));
         st = s->note != NULL ? NW_OK : nw_fail(err, NW_E_NOMEM, "%s: no memory", s->path);

@@ -105,7 +105,7 @@ static json_t *manifest_json(const nw_manifest *m)
             return NULL;
         }
     }
-    return json_pack(
+    json_t *doc = json_pack(
         "{s:s, s:i, s:i, s:s, s:{s:s, s:s?, s:s}, s:{s:s, s:s, s:O}, s:s, s:{s:f, s:f, s:f}, s:o}",
         "format", "narrow-native", "version", (int)m->version, "panel_version", NW_PANEL_VERSION,
         "tool", m->tool_version, "source", "name", m->source_name, "sha256",
@@ -113,6 +113,10 @@ static json_t *manifest_json(const nw_manifest *m)
         m->recipe_name, "scale_rule", m->scale_rule, "resolved", m->recipe, "activations",
         nw_act_rule_name(m->act), "bits_per_weight", "nominal", m->nominal_bits, "stored_targeted",
         m->target_bits, "stored_all", m->effective_bits, "tensors", tensors);
+    if (doc != NULL && m->hadamard_down) {
+        (void)json_object_set_new(doc, "online_hadamard", json_string("down"));
+    }
+    return doc;
 }
 
 nw_status nw_manifest_seal(nw_manifest *m, nw_error *err)
@@ -334,6 +338,7 @@ static nw_status load_facts(const json_t *doc, const char *path, nw_manifest *m,
                      act);
     }
     if (st == NW_OK) {
+        m->hadamard_down = json_object_get(doc, "online_hadamard") != NULL;
         m->recipe = json_deep_copy(json_object_get(recipe, "resolved"));
     }
     return st;

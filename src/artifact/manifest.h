@@ -56,6 +56,7 @@ typedef struct {
     char *recipe_name;     /* "int4-g64" */
     char *scale_rule;      /* how scales were chosen, a sentence; "" for exact layouts */
     nw_act_rule act;       /* of the inputs of quantized matrices */
+    bool hadamard_down;    /* down reads its input turned by Hadamard blocks (attention.h) */
     double nominal_bits;   /* bits of a code of the targeted matrices */
     double target_bits;    /* bits stored per weight of the targeted matrices */
     double effective_bits; /* bits stored per parameter of the whole model */

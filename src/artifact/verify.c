@@ -211,6 +211,12 @@ static nw_status open_parts(verifier *v, const char *source, nw_error *err)
     if (st == NW_OK) {
         st = nw_st_open(v->path, &v->st, err);
     }
+    if (st == NW_OK && source != NULL && json_object_get(v->manifest.recipe, "transform") != NULL) {
+        st = nw_fail(err, NW_E_UNSUPPORTED,
+                     "%s: its recipe transforms the weights before they are quantized: they cannot "
+                     "be held to those of the source",
+                     v->path);
+    }
     if (st == NW_OK && source != NULL) {
         st = nw_checkpoint_open(source, &v->source, err);
     }

@@ -34,13 +34,13 @@ static const nw_option options[] = {
     NW_OPTION_WORK_THREADS,
     {.name = "method",
      .type = NW_OPT_CHOICE,
-     .choices = "rtn|refit|imatrix|gptq|gptq-refit",
+     .choices = "rtn|refit|hqq|imatrix|awq|gptq|gptq-refit",
      .help = "how codes are chosen in all targets; by default as the recipe says, or rtn"},
     {.name = "calibration",
      .letter = 'c',
      .type = NW_OPT_STRING,
      .unit = "DIR",
-     .help = "statistics that narrow calibrate wrote, for imatrix, gptq and gptq-refit"},
+     .help = "statistics that narrow calibrate wrote, for imatrix, awq, gptq and gptq-refit"},
     NW_OPTION_FORCE,
     {.name = "show",
      .type = NW_OPT_FLAG,
@@ -316,7 +316,11 @@ const nw_command nw_cmd_quantize = {
         "stay as they are otherwise. A YAML file gives targets by name: see "
         "recipes/.\n\n"
         "Methods: rtn rounds to nearest under searched scales; refit adds the least-squares scale "
-        "and minimum of the codes; imatrix weights that by what calibration saw; gptq lets later "
+        "and minimum of the codes; hqq minds many small errors more than a few large ones; imatrix "
+        "weights the fit by what calibration saw; awq scales channels first and compares fits by "
+        "the "
+        "output of their group; gptq lets later "
         "columns take up the error of earlier ones; gptq-refit then refits codes and scales under "
-        "the whole Hessian of the outputs.",
+        "the whole Hessian of the outputs. A recipe's `transform` rotates the weights or scales "
+        "channels before that, the function of the model unchanged.",
 };

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "engine/forward.h"
+#include "kernels/kv_page.h"
 
 typedef struct {
     nw_engine *e;
@@ -81,6 +82,12 @@ static void pack_item(void *ctx, size_t item, unsigned worker)
     uint32_t t1 = 0;
     (void)worker;
     nw_token_range(item, j->e->work.n_tokens, &t0, &t1);
+    if (nw_artifact_get_facts(j->e->artifact)->hadamard_down) {
+        for (uint32_t t = t0; t < t1; t++) {
+            nw_kv_rotate_plain(j->e->work.gate + (size_t)t * j->e->config->d_ff,
+                               j->e->config->d_ff);
+        }
+    }
     nw_pack_tokens(j->e, j->mask, j->e->work.gate, j->e->config->d_ff, t0, t1);
 }
 

@@ -7,7 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "quant/rtn.h"
+#include "formats/fp4.h"
+#include "formats/fp8.h"
 
 /* Steps of the search: fractions of the scale that the extent of the group asks for. Below 0.6
  * clipping costs more than finer steps gain; above 1 the refit takes over. */
@@ -44,9 +45,23 @@ static float inverse(float s)
     return isfinite(inv) ? inv : 0;
 }
 
-bool nw_grid_of(nw_panel_type type, bool bf16_scale, uint32_t n_cols, nw_grid *out)
+/* The code nearest to x, as a float. E2M1 has steps of 1/2 up to 2, of 1 up to 4 and of 2 up to 6; ties
+ * to the even multiple of the step are ties to the even code. */
+static inline float code_of(const nw_grid *g, float x)
 {
-    nw_grid g = {.group = type.group > 0 ? type.group : n_cols, .bf16_scale = bf16_scale};
+    const float c = min2(max2(x, g->lo), g->hi);
+
+    if (g->kind == NW_GRID_FP4) {
+        const float a = c < 0 ? -c : c;
+        const float scale = a < 2 ? 2.0F : a < 4 ? 1.0F : 0.5F;
+        return round_even(c * scale) / scale;
+    }
+    return round_even(c);
+}
+
+bool nw_grid_of(nw_panel_type type, const nw_scales *scales, uint32_t n_cols, nw_grid *out)
+{
+    nw_grid g = {.group = type.group > 0 ? type.group : n_cols, .bf16_scale = scales->bf16};
 
     if (type.two_level) {
         return false;
@@ -59,6 +74,12 @@ bool nw_grid_of(nw_panel_type type, bool bf16_scale, uint32_t n_cols, nw_grid *o
     } else if (type.kind == NW_PANEL_INT4) {
         g.kind = type.min ? NW_GRID_MIN : type.zero_point ? NW_GRID_ZERO : NW_GRID_MID;
         g.hi = 15;
+    } else if (type.kind == NW_PANEL_NVFP4 || type.kind == NW_PANEL_MXFP4) {
+        g.kind = NW_GRID_FP4;
+        g.hi = NW_E2M1_MAX;
+        g.lo = -g.hi;
+        g.e4m3_scale = type.kind == NW_PANEL_NVFP4;
+        g.tensor_scale = scales->absmax / (NW_E2M1_MAX * NW_E4M3_MAX);
     } else {
         return false;
     }
@@ -71,7 +92,7 @@ void nw_grid_encode(const nw_grid *g, const nw_grid_fit *fit, const float *w, fl
 {
     for (uint32_t r = 0; r < NW_LANES; r++) {
         const float q = (w[r] - fit->offset[r]) * inverse(fit->scale[r]);
-        code[r] = round_even(min2(max2(q, g->lo), g->hi));
+        code[r] = code_of(g, q);
         value[r] = fit->scale[r] * code[r] + fit->offset[r];
     }
 }
@@ -81,8 +102,31 @@ static float to_f16(float x)
     return nw_f16_to_f32(nw_f16_from_f32(x));
 }
 
+/* A scale of FP4: the nearest E4M3 times the tensor's, or power of two; never 0 or below for one that is
+ * above, since 0 would make zeros of a block that has values. */
+static uint8_t fp4_scale_code(const nw_grid *g, float scale)
+{
+    if (!(scale > 0)) {
+        return 0;
+    }
+    if (g->e4m3_scale) {
+        const uint8_t code = nw_e4m3_from_f32(scale / g->tensor_scale);
+        return code == 0 ? 1 : code;
+    }
+    const uint8_t below = nw_e8m0_floor(scale);
+    return below < 254 && scale > 1.5F * nw_e8m0_to_f32(below) ? (uint8_t)(below + 1) : below;
+}
+
+static float fp4_scale_value(const nw_grid *g, uint8_t code)
+{
+    return g->e4m3_scale ? nw_e4m3_to_f32(code) * g->tensor_scale : nw_e8m0_to_f32(code);
+}
+
 float nw_grid_store_scale(const nw_grid *g, float scale)
 {
+    if (g->kind == NW_GRID_FP4) {
+        return scale > 0 ? fp4_scale_value(g, fp4_scale_code(g, scale)) : 0;
+    }
     if (g->f32_scale) {
         return g->bf16_scale ? nw_bf16_to_f32(nw_bf16_from_f32(scale)) : scale;
     }
@@ -98,9 +142,8 @@ void nw_grid_store(const nw_grid *g, const float *scale, const float *offset, nw
     }
 }
 
-/* Least-squares scale and offset for the codes that `fit` gives; lanes where that has no meaning
- * (a group of one code) keep what they have. */
-static void refit(const nw_grid *g, const float *tile, const float *h, uint32_t n, nw_grid_fit *fit)
+void nw_grid_refit(const nw_grid *g, const float *tile, const float *h, uint32_t n,
+                   nw_grid_fit *fit)
 {
     float sh = 0;
     float su[NW_LANES] = {0};
@@ -120,7 +163,7 @@ static void refit(const nw_grid *g, const float *tile, const float *h, uint32_t 
         sh += hk;
         for (uint32_t r = 0; r < NW_LANES; r++) {
             const float x = (w[r] - fit->offset[r]) * inv[r];
-            const float u = round_even(min2(max2(x, g->lo), g->hi)) - fit->zero[r];
+            const float u = code_of(g, x) - fit->zero[r];
             su[r] += hk * u;
             suu[r] += hk * u * u;
             sw[r] += hk * w[r];
@@ -141,8 +184,28 @@ static void refit(const nw_grid *g, const float *tile, const float *h, uint32_t 
     nw_grid_store(g, scale, offset, fit);
 }
 
-static void measure(const nw_grid *g, const float *tile, const float *h, uint32_t n, candidate *c)
+/* d^T M d for each lane; d [n][16]. */
+static void full_error(const nw_grid_metric *m, const float *d, uint32_t n, float *sum)
 {
+    for (uint32_t k = 0; k < n; k++) {
+        const float *row = m->full + k * m->ld;
+        float g[NW_LANES] = {0};
+        for (uint32_t l = 0; l < n; l++) {
+            for (uint32_t r = 0; r < NW_LANES; r++) {
+                g[r] += row[l] * d[(size_t)l * NW_LANES + r];
+            }
+        }
+        for (uint32_t r = 0; r < NW_LANES; r++) {
+            sum[r] += g[r] * d[(size_t)k * NW_LANES + r];
+        }
+    }
+}
+
+static void measure(const nw_grid *g, const float *tile, const nw_grid_metric *m, uint32_t n,
+                    candidate *c)
+{
+    const bool full = m->full != NULL && n <= NW_GRID_FULL;
+    float diff[NW_GRID_FULL * NW_LANES];
     float inv[NW_LANES];
     float sum[NW_LANES] = {0};
 
@@ -151,13 +214,20 @@ static void measure(const nw_grid *g, const float *tile, const float *h, uint32_
     }
     for (uint32_t k = 0; k < n; k++) {
         const float *w = tile + (size_t)k * NW_LANES;
-        const float hk = h != NULL ? h[k] : 1;
+        const float hk = m->h != NULL ? m->h[k] : 1;
+        float d[NW_LANES];
         for (uint32_t r = 0; r < NW_LANES; r++) {
             const float x = (w[r] - c->fit.offset[r]) * inv[r];
-            const float q = round_even(min2(max2(x, g->lo), g->hi));
-            const float d = w[r] - (c->fit.scale[r] * q + c->fit.offset[r]);
-            sum[r] += hk * d * d;
+            d[r] = w[r] - (c->fit.scale[r] * code_of(g, x) + c->fit.offset[r]);
+            sum[r] += hk * d[r] * d[r];
         }
+        if (full) {
+            memcpy(diff + (size_t)k * NW_LANES, d, sizeof d);
+        }
+    }
+    if (full) {
+        memset(sum, 0, sizeof sum);
+        full_error(m, diff, n, sum);
     }
     memcpy(c->err, sum, sizeof sum);
 }
@@ -197,12 +267,22 @@ static extent extent_of(const nw_grid *g, const float *tile, uint32_t n)
     return e;
 }
 
+/* Fractions of the scale that puts the peak at code 6: up to 3/2, which puts it at 4 where steps are
+ * finer; powers of two want no more than three. */
+static float fp4_fraction(const nw_grid *g, int i)
+{
+    return g->e4m3_scale ? 0.65F + 0.1F * (float)i : 0.5F * (float)(1 << (i < 3 ? i : 2));
+}
+
 /* Candidate i of the search, before the refit: a fraction of the scale of the extent. Symmetric
  * INT4 tries both signs (its codes reach -8 and 7), zero points three neighbours. */
 static void propose(const nw_grid *g, const extent *e, int i, nw_grid_fit *fit)
 {
-    static const int variants[] = {
-        [NW_GRID_CENTERED] = 1, [NW_GRID_MID] = 2, [NW_GRID_ZERO] = 3, [NW_GRID_MIN] = 1};
+    static const int variants[] = {[NW_GRID_CENTERED] = 1,
+                                   [NW_GRID_MID] = 2,
+                                   [NW_GRID_ZERO] = 3,
+                                   [NW_GRID_MIN] = 1,
+                                   [NW_GRID_FP4] = 1};
     const int variant = i % variants[g->kind];
     const float f = FRACTION_FIRST + FRACTION_STEP * (float)(i / variants[g->kind]);
     float scale[NW_LANES];
@@ -230,6 +310,10 @@ static void propose(const nw_grid *g, const extent *e, int i, nw_grid_fit *fit)
             scale[r] = step;
             fit->zero[r] = 0;
             break;
+        case NW_GRID_FP4:
+            scale[r] = peak / g->hi * fp4_fraction(g, i);
+            fit->zero[r] = 0;
+            break;
         }
         /* the middle of the range stays the middle of the codes */
         offset[r] = (e->hi[r] + e->lo[r]) / 2 - scale[r] * (g->hi + g->lo) / 2;
@@ -242,7 +326,7 @@ static int n_candidates(const nw_grid *g)
     return N_FRACTIONS * (g->kind == NW_GRID_ZERO ? 3 : g->kind == NW_GRID_MID ? 2 : 1);
 }
 
-void nw_grid_search(const nw_grid *g, const float *tile, const float *h, uint32_t n,
+void nw_grid_search(const nw_grid *g, const float *tile, const nw_grid_metric *m, uint32_t n,
                     nw_grid_fit *fit)
 {
     const extent e = extent_of(g, tile, n);
@@ -255,16 +339,16 @@ void nw_grid_search(const nw_grid *g, const float *tile, const float *h, uint32_
     }
     for (int i = 0; i < n_candidates(g); i++) {
         propose(g, &e, i, &c.fit);
-        measure(g, tile, h, n, &c);
+        measure(g, tile, m, n, &c);
         keep_better(&best, &c);
-        refit(g, tile, h, n, &c.fit);
-        measure(g, tile, h, n, &c);
+        nw_grid_refit(g, tile, m->h, n, &c.fit);
+        measure(g, tile, m, n, &c);
         keep_better(&best, &c);
     }
     for (int i = 0; i < N_REFITS; i++) {
         c = best;
-        refit(g, tile, h, n, &c.fit);
-        measure(g, tile, h, n, &c);
+        nw_grid_refit(g, tile, m->h, n, &c.fit);
+        measure(g, tile, m, n, &c);
         keep_better(&best, &c);
     }
     for (uint32_t r = 0; r < NW_LANES; r++) {
@@ -280,8 +364,8 @@ void nw_grid_search(const nw_grid *g, const float *tile, const float *h, uint32_
 typedef struct {
     uint8_t *codes;          /* [16][n_cols] */
     uint16_t *scales, *mins; /* [16][n_groups] */
-    uint8_t *zeros;
-    float *wide; /* [16], F32 row scales */
+    uint8_t *zeros;          /* or the scale codes of FP4 */
+    float *wide;             /* [16], F32 row scales */
 } pack_scratch;
 
 size_t nw_grid_scratch_bytes(uint32_t n_cols)
@@ -319,9 +403,10 @@ static bool store_fits(const nw_grid *g, const nw_grid_fit *fits, uint32_t n_gro
                 return false;
             }
             s->wide[r] = fits[k].scale[r];
+            s->zeros[at] = g->kind == NW_GRID_FP4 ? fp4_scale_code(g, fits[k].scale[r])
+                                                  : (uint8_t)fits[k].zero[r];
             s->scales[at] = nw_f16_from_f32(fits[k].scale[r]);
             s->mins[at] = nw_f16_from_f32(g->kind == NW_GRID_MIN ? fits[k].offset[r] : 0);
-            s->zeros[at] = (uint8_t)fits[k].zero[r];
         }
     }
     return true;
@@ -352,12 +437,18 @@ bool nw_grid_pack(nw_panel_type type, const nw_grid *g, const float *codes, cons
     }
     for (uint32_t c = 0; c < n_cols; c++) {
         for (uint32_t r = 0; r < n_rows; r++) {
-            const int q = (int)codes[(size_t)c * NW_LANES + r];
-            s.codes[(size_t)r * n_cols + c] = (uint8_t)q;
+            const float q = codes[(size_t)c * NW_LANES + r];
+            s.codes[(size_t)r * n_cols + c] =
+                g->kind == NW_GRID_FP4 ? nw_e2m1_from_f32(q) : (uint8_t)(int)q;
         }
     }
     if (type.kind == NW_PANEL_INT8) {
         pack_int8(type, &s, n_groups, n_rows, n_cols, panel);
+    } else if (type.kind == NW_PANEL_NVFP4) {
+        nw_panel_pack_nvfp4(s.codes, n_cols, s.zeros, n_groups, g->tensor_scale, n_rows, n_cols,
+                            panel);
+    } else if (type.kind == NW_PANEL_MXFP4) {
+        nw_panel_pack_mxfp4(s.codes, n_cols, s.zeros, n_groups, n_rows, n_cols, panel);
     } else if (type.min) {
         nw_panel_pack_int4_min(type, s.codes, n_cols, s.scales, s.mins, n_groups, n_rows, n_cols,
                                panel);

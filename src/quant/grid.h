@@ -15,6 +15,7 @@
 #define NW_QUANT_GRID_H
 
 #include "formats/panel.h"
+#include "quant/rtn.h"
 
 #define NW_LANES 16u
 
@@ -22,7 +23,8 @@ typedef enum {
     NW_GRID_CENTERED, /* int8: no offset */
     NW_GRID_MID,      /* int4: zero is code 8 */
     NW_GRID_ZERO,     /* int4 with zero points */
-    NW_GRID_MIN       /* with minima */
+    NW_GRID_MIN,      /* with minima */
+    NW_GRID_FP4       /* nvfp4, mxfp4: codes are the values of E2M1 */
 } nw_grid_kind;
 
 typedef struct {
@@ -30,11 +32,15 @@ typedef struct {
     float lo, hi;    /* codes */
     bool f32_scale;  /* otherwise FP16 */
     bool bf16_scale; /* of either: only BF16 values */
-    uint32_t group;  /* columns that share a scale; a whole row where the layout has none */
+    bool e4m3_scale; /* of FP4: E4M3 times tensor_scale; otherwise a power of two */
+    float tensor_scale;
+    uint32_t group; /* columns that share a scale; a whole row where the layout has none */
 } nw_grid;
 
-/* False for layouts that are no such grid (floats, FP4, two-level scales). */
-NW_MUST_USE bool nw_grid_of(nw_panel_type type, bool bf16_scale, uint32_t n_cols, nw_grid *out);
+/* False for layouts that are no such grid (wider floats, two-level scales). An nvfp4 grid has the
+ * tensor scale of scales->absmax. */
+NW_MUST_USE bool nw_grid_of(nw_panel_type type, const nw_scales *scales, uint32_t n_cols,
+                            nw_grid *out);
 
 /* Scale and offset of one group of 16 rows; `zero` is the code that stands for 0 (zero points). */
 typedef struct {
@@ -51,10 +57,22 @@ float nw_grid_store_scale(const nw_grid *g, float scale);
  * other kinds derive it from fit->zero. */
 void nw_grid_store(const nw_grid *g, const float *scale, const float *offset, nw_grid_fit *fit);
 
-/* The best fit found for tile [n][16], n <= group columns, under the weights h [n] (NULL: all 1;
- * none is negative). A group of zeros gets scale 0. */
-void nw_grid_search(const nw_grid *g, const float *tile, const float *h, uint32_t n,
+/* What an error of a group counts: sum over columns of h[k] d_k^2 (h NULL: all 1; none is negative), or
+ * d^T M d with the group's block M = full [n][ld] of the inputs' second moments, where it is there
+ * and n is at most NW_GRID_FULL. Refits go by h in any case. */
+#define NW_GRID_FULL 128u
+typedef struct {
+    const float *h, *full;
+    size_t ld;
+} nw_grid_metric;
+
+/* The best fit found for tile [n][16], n <= group columns. A group of zeros gets scale 0. */
+void nw_grid_search(const nw_grid *g, const float *tile, const nw_grid_metric *m, uint32_t n,
                     nw_grid_fit *fit);
+/* Scale and offset of least squares, weighted by h, for the codes that `fit` gives; lanes where that
+ * has no meaning (a group of one code) keep what they have. */
+void nw_grid_refit(const nw_grid *g, const float *tile, const float *h, uint32_t n,
+                   nw_grid_fit *fit);
 
 /* Packs codes [n_cols][16] and the fits of all groups into one panel. False when a scale or minimum
  * is not finite as stored; *bad_row then names the row. scratch: nw_grid_scratch_bytes. */

@@ -8,7 +8,7 @@ nw_status nw_input_cache_open(nw_input_cache *c, const nw_recipe *r,
                               const nw_recipe_choice *choices, size_t n,
                               const nw_model_config *config, nw_error *err)
 {
-    bool needed = false;
+    bool needed = nw_recipe_needs_stats(r);
 
     *c = (nw_input_cache){0};
     for (size_t i = 0; i < n; i++) {
@@ -39,7 +39,9 @@ static nw_status load(nw_input_cache *c, int32_t layer, nw_input input, bool fac
     if (nw_stats_load(c->stats, layer, input, &s, err) != NW_OK) {
         return err->code;
     }
-    const nw_status st = nw_hessian_make(&s, factor, &c->h, err);
+    nw_status st =
+        c->transform != NULL ? nw_transform_stats(c->transform, layer, input, &s, err) : NW_OK;
+    st = st == NW_OK ? nw_hessian_make(&s, factor, &c->h, err) : st;
     nw_input_stats_release(&s);
     if (st == NW_OK) {
         c->layer = layer;

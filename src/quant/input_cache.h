@@ -6,16 +6,18 @@
 
 #include "quant/recipe.h"
 #include "quant/stats_folder.h"
+#include "quant/transform.h"
 
 typedef struct {
-    nw_stats *stats; /* NULL: no method of the recipe needs any */
+    nw_stats *stats;               /* NULL: nothing in the recipe needs any */
+    const nw_transform *transform; /* of the model; NULL: none */
     int32_t layer;
     nw_input input;
     bool loaded, with_factor;
     nw_hessian h;
 } nw_input_cache;
 
-/* Opens the recipe's folder of statistics, where a choice needs it, and holds it to the model. */
+/* Opens the recipe's folder of statistics, where something in it needs them, and holds it to the model. */
 NW_MUST_USE nw_status nw_input_cache_open(nw_input_cache *c, const nw_recipe *r,
                                           const nw_recipe_choice *choices, size_t n,
                                           const nw_model_config *config, nw_error *err);

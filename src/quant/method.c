@@ -2,9 +2,11 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "quant/method.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "quant/gptq.h"
+#include "quant/hqq.h"
 
 /* Sweeps after which polishing changes less than the rounding of the scales; it ends by itself when
  * no code moves any more. */
@@ -21,6 +23,14 @@ static const struct {
         {"refit", false, false, 0,
          "scale (and minimum) of least squared error: 10 fractions (0.6 to 1.05) of "
          "the range, each refitted in closed form to its codes"},
+    [NW_METHOD_HQQ] = {"hqq", false, false, 0,
+                       "scale (and zero point or minimum) of least sum of |error|^(1/2), by "
+                       "half-quadratic turns from the fit of least squared error"},
+    [NW_METHOD_AWQ] =
+        {"awq", true, false, 0,
+         "scale (and minimum) of least output error of the group over the calibration "
+         "inputs: 10 fractions (0.6 to 1.05) of the range, each refitted in closed "
+         "form to its codes"},
     [NW_METHOD_IMATRIX] = {"imatrix", true, false, 0,
                            "scale (and minimum) of least squared error weighted by the mean square "
                            "of each input channel: 10 fractions (0.6 to 1.05) of the range, each "
@@ -61,16 +71,21 @@ bool nw_method_needs_factor(nw_method m)
     return methods[m].factor;
 }
 
-bool nw_method_knows(nw_method m, nw_panel_type type)
+static bool has_grid(nw_panel_type type)
 {
     nw_grid g;
-    return m == NW_METHOD_RTN || nw_grid_of(type, false, 1, &g);
+    return nw_grid_of(type, &(nw_scales){.rule = NW_SCALE_SEARCH}, 1, &g);
+}
+
+bool nw_method_knows(nw_method m, nw_panel_type type)
+{
+    const bool fp4 = type.kind == NW_PANEL_NVFP4 || type.kind == NW_PANEL_MXFP4;
+    return m == NW_METHOD_RTN || (has_grid(type) && !(m == NW_METHOD_HQQ && fp4));
 }
 
 bool nw_method_writes(nw_panel_type type)
 {
-    nw_grid g;
-    return nw_rtn_writes(type) || type.kind == NW_PANEL_BF16_12 || nw_grid_of(type, false, 1, &g);
+    return nw_rtn_writes(type) || type.kind == NW_PANEL_BF16_12 || has_grid(type);
 }
 
 /* What is done where m is asked for. */
@@ -130,16 +145,30 @@ static void round_nearest(const nw_gptq_rows *t)
     }
 }
 
-static void choose_codes(const nw_method_job *j, const nw_gptq_rows *t)
+/* Scale and offset of every group. */
+static void fit_groups(const nw_method_job *j, const nw_gptq_rows *t)
 {
-    const float *weights = methods[j->method].stats ? j->h->importance : NULL;
+    const bool weighted = methods[j->method].stats;
 
     for (uint32_t k = 0; k < t->n_groups; k++) {
         const uint32_t c0 = k * t->grid->group;
         const uint32_t n = t->n_cols - c0 < t->grid->group ? t->n_cols - c0 : t->grid->group;
-        nw_grid_search(t->grid, t->w + (size_t)c0 * NW_LANES, weights != NULL ? weights + c0 : NULL,
-                       n, &t->fits[k]);
+        const float *tile = t->w + (size_t)c0 * NW_LANES;
+        nw_grid_metric m = {.h = weighted ? j->h->importance + c0 : NULL};
+        if (j->method == NW_METHOD_AWQ && j->h->h != NULL) {
+            m.full = j->h->h + (size_t)c0 * j->h->n + c0;
+            m.ld = j->h->n;
+        }
+        nw_grid_search(t->grid, tile, &m, n, &t->fits[k]);
+        if (j->method == NW_METHOD_HQQ) {
+            nw_hqq_refine(t->grid, tile, n, &t->fits[k], t->work);
+        }
     }
+}
+
+static void choose_codes(const nw_method_job *j, const nw_gptq_rows *t)
+{
+    fit_groups(j, t);
     if (methods[j->method].factor && j->h->u != NULL) {
         nw_gptq_round(j->h, t);
         if (methods[j->method].n_sweeps > 0) {
@@ -150,6 +179,17 @@ static void choose_codes(const nw_method_job *j, const nw_gptq_rows *t)
     }
 }
 
+/* The largest |w| of the rows at hand, where nobody said that of the tensor. */
+static nw_scales with_absmax(const nw_method_job *j, const float *rows, uint32_t n_rows)
+{
+    nw_scales s = j->scales;
+
+    for (size_t i = 0; j->scales.absmax <= 0 && i < (size_t)n_rows * j->n_cols; i++) {
+        s.absmax = fabsf(rows[i]) > s.absmax ? fabsf(rows[i]) : s.absmax;
+    }
+    return s;
+}
+
 bool nw_method_pack_panel(const nw_method_job *j, const float *rows, uint32_t n_rows,
                           uint8_t *panel, void *scratch, nw_output_error *out, uint32_t *bad_row)
 {
@@ -158,8 +198,9 @@ bool nw_method_pack_panel(const nw_method_job *j, const float *rows, uint32_t n_
     uint8_t *p = scratch;
 
     *out = (nw_output_error){0};
+    const nw_scales scales = with_absmax(j, rows, n_rows);
     if (effective(j->method, j->type) == NW_METHOD_RTN ||
-        !nw_grid_of(j->type, j->scales.bf16, n_cols, &grid)) {
+        !nw_grid_of(j->type, &scales, n_cols, &grid)) {
         return nw_rtn_pack_panel(j->type, &j->scales, rows, n_rows, n_cols, panel, scratch,
                                  bad_row);
     }
@@ -178,7 +219,7 @@ bool nw_method_pack_panel(const nw_method_job *j, const float *rows, uint32_t n_
                             .fits = (nw_grid_fit *)(void *)p};
     fill_tile(rows, n_rows, n_cols, tiles[0]);
     choose_codes(j, &t);
-    if (j->h != NULL) {
+    if (j->h != NULL && j->h->h != NULL) {
         nw_gptq_error(j->h, &t, n_rows, &out->err, &out->power);
     }
     return nw_grid_pack(j->type, &grid, t.code, t.fits, n_rows, n_cols, panel,

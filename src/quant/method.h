@@ -3,11 +3,14 @@
  *   rtn         round to nearest under searched scales (rtn.h); as refit where a layout has groups
  *               that rtn.h does not know (INT8 in groups, minima)
  *   refit       the search with the least-squares refit of scale and minimum (grid.h)
- *   imatrix     the same, each column weighted by the mean of its input's square
+ *   hqq         that fit, refined for the many small errors (hqq.h); integer layouts
+ *   imatrix     as refit, each column weighted by the mean of its input's square
+ *   awq         as imatrix, but fits are compared by the output error of their group, its whole block of
+ *               the second moments: AWQ's clipping; the recipe scales channels first (channel_scales.h)
  *   gptq        scales as imatrix, codes by GPTQ (gptq.h)
  *   gptq-refit  the same, then codes, scales and minima polished under the whole Hessian
  *
- * The last three need calibration statistics of the matrix's input.
+ * The last four need calibration statistics of the matrix's input.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NW_QUANT_METHOD_H
 #define NW_QUANT_METHOD_H
@@ -18,7 +21,9 @@
 typedef enum {
     NW_METHOD_RTN,
     NW_METHOD_REFIT,
+    NW_METHOD_HQQ,
     NW_METHOD_IMATRIX,
+    NW_METHOD_AWQ,
     NW_METHOD_GPTQ,
     NW_METHOD_GPTQ_REFIT,
     NW_METHOD_COUNT
@@ -40,7 +45,8 @@ typedef struct {
     nw_method method;
     nw_panel_type type;
     nw_scales scales;    /* the rule is of rtn */
-    const nw_hessian *h; /* of the matrix's input; NULL where the method needs none */
+    const nw_hessian *h; /* of the matrix's input; NULL where the method needs none. Without h->h,
+                          * importance alone: no output error is measured */
     uint32_t n_cols;
 } nw_method_job;
 

@@ -345,6 +345,8 @@ nw_status nw_quantize(const nw_quantize_options *o, nw_manifest *summary, nw_err
     nw_pool_close(d.pool);
     nw_recipe_close(d.recipe);
     nw_checkpoint_close(d.ckpt);
+    nw_transform_free(d.transform);
+    json_decref(d.channel_scales);
     free(d.choices);
     return st;
 }

@@ -102,7 +102,8 @@ static nw_status check_all(nw_quantize_driver *d, nw_error *err)
     if (source) {
         (void)nw_preflight_check(&p, check_tokenizer(d, err), err);
     }
-    if (source && recipe) {
+    if (source && recipe &&
+        nw_preflight_check(&p, nw_transform_open(d->recipe, d->ckpt, &d->transform, err), err)) {
         check_fit(d, &p, err);
     }
     return nw_preflight_end(&p, o->mistakes, err);
@@ -193,6 +194,9 @@ static void note_methods(nw_quantize_driver *d, json_t *recipe)
                       json_object_get(m, "data"), "n_samples", json_object_get(m, "n_samples"),
                       "n_tokens", json_object_get(m, "n_tokens")));
     }
+    if (json_array_size(d->channel_scales) > 0) {
+        (void)json_object_set(recipe, "channel_scales", d->channel_scales);
+    }
     (void)json_object_set(recipe, "matrices", d->report);
 }
 
@@ -240,6 +244,7 @@ static nw_status fill_manifest(nw_quantize_driver *d, nw_manifest *m, nw_error *
     m->recipe_name = strdup(nw_recipe_name(d->recipe));
     m->scale_rule = rule_text(d);
     m->act = nw_recipe_act(d->recipe);
+    m->hadamard_down = (nw_recipe_transforms(d->recipe) & NW_TRANSFORM_ROTATE_DOWN) != 0;
     m->recipe = nw_recipe_json(d->recipe, d->choices, d->n);
     note_methods(d, m->recipe);
     note_substituted(d, m->recipe);
@@ -248,6 +253,17 @@ static nw_status fill_manifest(nw_quantize_driver *d, nw_manifest *m, nw_error *
         return nw_fail(err, NW_E_NOMEM, "no memory for a manifest of %zu tensors", d->n);
     }
     return NW_OK;
+}
+
+/* From here on weights and statistics are those of the transformed model. */
+static nw_status search_transform(nw_quantize_driver *d, nw_error *err)
+{
+    d->inputs.transform = d->transform;
+    d->channel_scales = json_array();
+    return d->transform == NULL
+               ? NW_OK
+               : nw_transform_search(d->recipe, d->ckpt, d->choices, d->n, d->inputs.stats, d->pool,
+                                     d->transform, d->channel_scales, err);
 }
 
 /* The layouts that depend on all values of a tensor. */
@@ -294,6 +310,7 @@ nw_status nw_quantize_open(nw_quantize_driver *d, nw_error *err)
 {
     nw_status st = open_all(d, err);
 
+    st = st == NW_OK ? search_transform(d, err) : st;
     st = st == NW_OK ? plan_tensors(d, err) : st;
     return st == NW_OK ? open_writer(d, err) : st;
 }

@@ -9,11 +9,14 @@
 #include "base/progress.h"
 #include "quant/input_cache.h"
 #include "quant/quantize.h"
+#include "quant/transform_plan.h"
 
 typedef struct {
     const nw_quantize_options *options;
     nw_checkpoint *ckpt;
     nw_recipe *recipe;
+    nw_transform *transform;   /* NULL: none */
+    json_t *channel_scales;    /* what its search found; part of the manifest */
     nw_recipe_choice *choices; /* in writing order: matrices, then vectors */
     size_t n;
     nw_pool *pool;

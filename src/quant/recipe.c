@@ -36,6 +36,9 @@
 
 const char *const nw_scale_rules[NW_SCALE_RULES] = {"search", "absmax", "tensor"};
 
+const char *const nw_transform_words[NW_TRANSFORM_WORDS] = {"rotate", "rotate-heads", "rotate-down",
+                                                            "awq", "smoothquant"};
+
 static const struct builtin {
     const char *name;
     nw_panel_type type;
@@ -206,6 +209,21 @@ nw_act_rule nw_recipe_act(const nw_recipe *r)
 nw_scales nw_recipe_scales(const nw_recipe *r)
 {
     return r->scales;
+}
+
+unsigned nw_recipe_transforms(const nw_recipe *r)
+{
+    unsigned bits = r->transforms;
+
+    for (size_t i = 0; i < r->targets.n; i++) {
+        bits |= r->targets.items[i].method == NW_METHOD_AWQ ? NW_TRANSFORM_AWQ : 0;
+    }
+    return bits;
+}
+
+bool nw_recipe_needs_stats(const nw_recipe *r)
+{
+    return (nw_recipe_transforms(r) & (NW_TRANSFORM_AWQ | NW_TRANSFORM_SMOOTH)) != 0;
 }
 
 const char *nw_recipe_calibration(const nw_recipe *r)

@@ -6,6 +6,7 @@
  *                                     # absmax, and one scale a tensor for INT8 and FP8 by rows
  *     scale_dtype: fp16               # fp16 | bf16: what scales of INT4 and INT8 may be
  *     method: gptq-refit              # how codes are chosen (method.h); rtn by default
+ *     transform: [rotate, awq]        # changes that keep the function, before all else (below)
  *     calibration: stats              # folder of `narrow calibrate`, for the methods that need it
  *     targets:                        # the first that matches a tensor decides
  *       - {match: '.*\.self_attn\..*', weights: int8, method: rtn}
@@ -16,6 +17,9 @@
  * A pattern is a PCRE2 expression that must match the whole leaf name: the HF tensor name without
  * ".weight". One that matches no tensor is a mistake, and so is a group size that does not divide
  * the columns. Nothing is ever substituted: a matrix gets what the recipe says or nothing is written.
+ *
+ * Transforms (transform.h): rotate, rotate-heads, rotate-down (rotate.h); awq or smoothquant
+ * (channel_scales.h), which need calibration. `method: awq` brings its transform along.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NW_QUANT_RECIPE_H
 #define NW_QUANT_RECIPE_H
@@ -36,6 +40,15 @@ const char *nw_recipe_name(const nw_recipe *r);
 nw_act_rule nw_recipe_act(const nw_recipe *r);
 nw_scales nw_recipe_scales(const nw_recipe *r);        /* absmax is 0 */
 const char *nw_recipe_calibration(const nw_recipe *r); /* NULL: none is named */
+/* Bits of `transform`. */
+#define NW_TRANSFORM_ROTATE       1u
+#define NW_TRANSFORM_ROTATE_HEADS 2u
+#define NW_TRANSFORM_ROTATE_DOWN  4u
+#define NW_TRANSFORM_AWQ          8u
+#define NW_TRANSFORM_SMOOTH       16u
+unsigned nw_recipe_transforms(const nw_recipe *r);
+/* Whether something beside the methods needs statistics. */
+bool nw_recipe_needs_stats(const nw_recipe *r);
 /* The command line's word in place of the recipe's: the method of all targets, the folder of
  * statistics (copied; NULL leaves it). */
 void nw_recipe_set_method(nw_recipe *r, nw_method m);

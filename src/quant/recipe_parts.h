@@ -25,11 +25,16 @@ typedef struct {
 /* Words of `scale`, by nw_scale_rule. */
 extern const char *const nw_scale_rules[NW_SCALE_RULES];
 
+/* Words of `transform`; bit i is word i. */
+#define NW_TRANSFORM_WORDS 5
+extern const char *const nw_transform_words[NW_TRANSFORM_WORDS];
+
 struct nw_recipe {
     nw_arena arena;
     const char *name;
     nw_act_rule act;
     nw_scales scales;
+    unsigned transforms;
     nw_panel_type keep;
     nw_method method;        /* of targets that name none */
     const char *calibration; /* NULL: none */

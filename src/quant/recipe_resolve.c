@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "quant/recipe_parts.h"
+#include "quant/rotate.h"
 
 #define MAX_MISTAKE_BYTES 900 /* of nw_error's message */
 #define MAX_LIST_BYTES    ((size_t)1 << 20)
@@ -155,6 +156,30 @@ static void check_methods(const nw_recipe *r, const nw_recipe_choice *choices, s
     }
 }
 
+/* Transforms against each other and against the model. */
+static void check_transforms(const nw_recipe *r, const nw_model_config *config, nw_buf *mistakes)
+{
+    const unsigned t = nw_recipe_transforms(r);
+    const unsigned rotations =
+        NW_TRANSFORM_ROTATE | NW_TRANSFORM_ROTATE_HEADS | NW_TRANSFORM_ROTATE_DOWN;
+    const char *refusal =
+        (t & NW_TRANSFORM_ROTATE) != 0 ? nw_rotation_refusal(config, NW_ROTATE_RESIDUAL) : NULL;
+
+    if (refusal != NULL) {
+        (void)nw_buf_printf(mistakes, "transform rotate: %s\n", refusal);
+    }
+    if ((t & NW_TRANSFORM_SMOOTH) != 0 && (t & (rotations | NW_TRANSFORM_AWQ)) != 0) {
+        (void)nw_buf_printf(mistakes,
+                            "transform smoothquant needs the largest value of each channel as "
+                            "calibration saw it: not with %s\n",
+                            (t & rotations) != 0 ? "a rotation" : "awq");
+    }
+    if (nw_recipe_needs_stats(r) && r->calibration == NULL) {
+        (void)nw_buf_printf(mistakes, "its transform needs calibration statistics: name the folder "
+                                      "that narrow calibrate wrote\n");
+    }
+}
+
 static size_t count_lines(const nw_buf *b)
 {
     size_t n = 0;
@@ -202,6 +227,7 @@ nw_status nw_recipe_resolve(const nw_recipe *r, const nw_checkpoint *c, nw_recip
     }
     check_groups(choices, n_tensors, &found);
     check_methods(r, choices, n_tensors, nw_checkpoint_config(c), &found);
+    check_transforms(r, nw_checkpoint_config(c), &found);
     if (found.len > 0) {
         st = fail_with(r, &found, err);
         if (mistakes != NULL) {
@@ -234,6 +260,18 @@ static json_t *list_json(const nw_recipe_list *list, bool with_type)
     return out;
 }
 
+static json_t *transforms_json(const nw_recipe *r)
+{
+    json_t *out = json_array();
+
+    for (unsigned i = 0; i < NW_TRANSFORM_WORDS; i++) {
+        if ((nw_recipe_transforms(r) >> i & 1U) != 0) {
+            (void)json_array_append_new(out, json_string(nw_transform_words[i]));
+        }
+    }
+    return out;
+}
+
 json_t *nw_recipe_json(const nw_recipe *r, const nw_recipe_choice *choices, size_t n)
 {
     json_t *kept = json_array();
@@ -244,9 +282,13 @@ json_t *nw_recipe_json(const nw_recipe *r, const nw_recipe_choice *choices, size
             (void)json_array_append_new(kept, json_string(choices[i].tensor->name));
         }
     }
-    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:s, s:o}", "activations", nw_act_rule_name(r->act),
-                     "scale", nw_scale_rules[r->scales.rule], "scale_dtype",
-                     r->scales.bf16 ? "bf16" : "fp16", "targets", list_json(&r->targets, true),
-                     "ignore", list_json(&r->ignored, false), "keep", nw_panel_name(r->keep, type),
-                     "kept_tensors", kept);
+    json_t *doc = json_pack("{s:s, s:s, s:s, s:o, s:o, s:s, s:o}", "activations",
+                            nw_act_rule_name(r->act), "scale", nw_scale_rules[r->scales.rule],
+                            "scale_dtype", r->scales.bf16 ? "bf16" : "fp16", "targets",
+                            list_json(&r->targets, true), "ignore", list_json(&r->ignored, false),
+                            "keep", nw_panel_name(r->keep, type), "kept_tensors", kept);
+    if (doc != NULL && nw_recipe_transforms(r) != 0) {
+        (void)json_object_set_new(doc, "transform", transforms_json(r));
+    }
+    return doc;
 }

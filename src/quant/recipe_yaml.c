@@ -33,8 +33,9 @@ static void mistake(reader *rd, const char *pointer, const char *fmt, ...)
 
 static void read_keys(reader *rd, const json_t *root)
 {
-    static const char *const known[] = {"name",   "activations", "scale",  "scale_dtype", "targets",
-                                        "ignore", "keep",        "method", "calibration"};
+    static const char *const known[] = {"name",   "activations", "scale",       "scale_dtype",
+                                        "method", "transform",   "calibration", "targets",
+                                        "ignore", "keep"};
     const char *key = NULL;
     json_t *value = NULL;
     char pointer[128];
@@ -49,7 +50,7 @@ static void read_keys(reader *rd, const json_t *root)
             (void)snprintf(pointer, sizeof pointer, "/%.100s", key);
             mistake(rd, pointer,
                     "unknown key '%.60s' (known: name activations scale scale_dtype method "
-                    "calibration targets ignore keep)",
+                    "transform calibration targets ignore keep)",
                     key);
         }
     }
@@ -148,6 +149,39 @@ static void read_target(reader *rd, const json_t *item, size_t i)
     }
 }
 
+/* The bit of a transform's name, or 0. */
+static unsigned transform_bit(const char *name)
+{
+    for (unsigned i = 0; name != NULL && i < NW_TRANSFORM_WORDS; i++) {
+        if (strcmp(name, nw_transform_words[i]) == 0) {
+            return 1U << i;
+        }
+    }
+    return 0;
+}
+
+static void read_transforms(reader *rd, const json_t *root)
+{
+    const json_t *v = json_object_get(root, "transform");
+    char pointer[64];
+
+    if (v != NULL && !json_is_array(v)) {
+        mistake(rd, "/transform", "'transform' is not a list of names");
+    }
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const char *name = json_string_value(json_array_get(v, i));
+        const unsigned bit = transform_bit(name);
+        (void)snprintf(pointer, sizeof pointer, "/transform/%zu", i);
+        if (bit == 0) {
+            mistake(rd, pointer,
+                    "unknown transform '%.60s' (known: rotate rotate-heads rotate-down awq "
+                    "smoothquant)",
+                    name != NULL ? name : "?");
+        }
+        rd->recipe->transforms |= bit;
+    }
+}
+
 /* Folder of statistics: as it stands in the file, seen from where the program runs. */
 static nw_status read_calibration(reader *rd, const json_t *root, nw_error *err)
 {
@@ -232,6 +266,7 @@ nw_status nw_recipe_load_yaml(const char *path, nw_recipe *r, nw_error *err)
     r->keep = (nw_panel_type){
         .kind = read_choice(&rd, root, "keep", "bf16", "f32") ? NW_PANEL_F32 : NW_PANEL_BF16};
     r->method = read_method(&rd, root, "/method", NW_METHOD_RTN);
+    read_transforms(&rd, root);
     st = read_calibration(&rd, root, err);
     st = st == NW_OK ? read_lists(&rd, root, err) : st;
     if (st == NW_OK && rd.mistakes.len > 0) {

@@ -100,8 +100,8 @@ static double output_error(nw_method m, const char *layout, const nw_hessian *h,
 static struct layout_row {
     const char *name;
 } layouts[] = {
-    {"int4-g32"},     {"int4-g64"}, {"int4-g32-zp"},  {"int4-g64-zp"},
-    {"int4-g32-min"}, {"int8"},     {"int4-g64-min"},
+    {"int4-g32"}, {"int4-g64"},     {"int4-g32-zp"}, {"int4-g64-zp"}, {"int4-g32-min"},
+    {"int8"},     {"int4-g64-min"}, {"nvfp4"},       {"mxfp4"},
 };
 
 static void each_method_beats_the_one_before(void **state)
@@ -113,13 +113,58 @@ static void each_method_beats_the_one_before(void **state)
     normal_rows(6, 0.02, rows, NW_COUNT(rows));
     const double rtn = output_error(NW_METHOD_RTN, r->name, &h, rows, 16);
     const double imatrix = output_error(NW_METHOD_IMATRIX, r->name, &h, rows, 16);
+    const double awq = output_error(NW_METHOD_AWQ, r->name, &h, rows, 16);
     const double gptq = output_error(NW_METHOD_GPTQ, r->name, &h, rows, 16);
     const double polished = output_error(NW_METHOD_GPTQ_REFIT, r->name, &h, rows, 16);
     assert_true(imatrix < rtn * 1.02);
-    assert_true(gptq < imatrix);
+    assert_true(awq < imatrix * 1.001); /* groups of 16 to 64; a row's is compared as by imatrix */
+    assert_true(gptq < imatrix && gptq < awq);
     assert_true(polished < gptq);
     nw_hessian rest = h;
     nw_hessian_release(&rest);
+}
+
+/* The norm that hqq works on, of errors in the decoded bytes. */
+static double half_norm(nw_method m, const char *layout, const float *rows)
+{
+    const nw_method_job j = {.method = m, .type = type_of(layout), .n_cols = N_COLS};
+    static uint8_t panel[65536];
+    float decoded[N_COLS];
+    nw_output_error out;
+    uint32_t bad_row = 0;
+    double sum = 0;
+    void *scratch = calloc(1, nw_method_scratch_bytes(&j));
+
+    assert_non_null(scratch);
+    assert_true(nw_method_pack_panel(&j, rows, 16, panel, scratch, &out, &bad_row));
+    free(scratch);
+    for (uint32_t r = 0; r < 16; r++) {
+        nw_panel_unpack_row(j.type, panel, N_COLS, r, decoded);
+        for (uint32_t k = 0; k < N_COLS; k++) {
+            sum += sqrt(fabs((double)rows[r * N_COLS + k] - (double)decoded[k]));
+        }
+    }
+    return sum;
+}
+
+/* On weights with heavy tails hqq lowers the norm that it minimizes, and costs little of the other. */
+static void hqq_lowers_its_norm(void **state)
+{
+    static const char *const names[] = {"int4-g64", "int4-g64-zp", "int4-g64-min", "int8"};
+    static float rows[16 * N_COLS];
+
+    (void)state;
+    normal_rows(31, 0.02, rows, NW_COUNT(rows));
+    for (size_t i = 0; i < NW_COUNT(rows); i++) {
+        rows[i] *= 1 + 1e4F * rows[i] * rows[i]; /* cubes: kurtosis far above a gaussian's */
+    }
+    for (size_t i = 0; i < NW_COUNT(names); i++) {
+        const double refit = half_norm(NW_METHOD_REFIT, names[i], rows);
+        const double hqq = half_norm(NW_METHOD_HQQ, names[i], rows);
+        if (!(hqq < refit)) {
+            fail_msg("%s: %g, refit %g", names[i], hqq, refit);
+        }
+    }
 }
 
 /* Inputs that have nothing to do with each other: nothing can be compensated, and GPTQ is rounding
@@ -236,8 +281,8 @@ static void e1_no_factor_falls_back_to_rounding(void **state)
 /* E3, E4: groups of zeros, channels without activations, and both at once. */
 static void e3_zero_groups_and_dead_channels_stay_finite(void **state)
 {
-    static const nw_method all[] = {NW_METHOD_REFIT, NW_METHOD_IMATRIX, NW_METHOD_GPTQ,
-                                    NW_METHOD_GPTQ_REFIT};
+    static const nw_method all[] = {NW_METHOD_REFIT, NW_METHOD_HQQ,  NW_METHOD_IMATRIX,
+                                    NW_METHOD_AWQ,   NW_METHOD_GPTQ, NW_METHOD_GPTQ_REFIT};
     static float rows[16 * 64];
     nw_error err = {0};
     nw_input_stats s = {0};
@@ -416,6 +461,7 @@ static void values_beyond_the_scale_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hqq_lowers_its_norm),
         cmocka_unit_test(gptq_without_correlation_is_rounding),
         cmocka_unit_test(the_factor_is_of_the_inverse),
         cmocka_unit_test(e1_few_tokens_and_a_dead_channel_still_factor),
