@@ -10,12 +10,13 @@
 #include "artifact/artifact.h"
 #include "artifact/folder.h"
 #include "artifact/hf_files.h"
-#include "artifact/journal.h"
 #include "base/file.h"
+#include "base/journal.h"
 #include "model/safetensors.h"
 
 #define DATA_ALIGNMENT 4096 /* a page: sections can be mapped and dropped alone */
 #define WEIGHTS        "model.safetensors"
+#define JOURNAL_FORMAT "narrow-journal"
 
 struct nw_artifact_writer {
     nw_folder folder;
@@ -84,24 +85,53 @@ out:
     return st;
 }
 
+/* What is made, from a manifest whose tensors are not written yet; NULL with the error set. */
+static json_t *identity_of(nw_manifest *m, nw_error *err)
+{
+    const json_t *calibration = json_object_get(m->recipe, "calibration");
+    const char *hash = json_string_value(json_object_get(calibration, "hash"));
+    json_t *of = NULL;
+
+    /* the seal covers everything that is known before the first tensor is written */
+    if (nw_manifest_seal(m, err) == NW_OK) {
+        of = json_pack("{s:s, s:s, s:s, s:s}", "tool", m->tool_version, "source", m->source.hex,
+                       "calibration", hash != NULL ? hash : "", "recipe", m->hash.hex);
+        if (of == NULL) {
+            (void)nw_fail(err, NW_E_NOMEM, "no memory for a journal");
+        }
+    }
+    return of;
+}
+
 static nw_partial judge_partial(void *ctx, const char *folder, nw_error *err)
 {
     nw_artifact_writer *w = ctx;
-    bool found = false;
+    char *path = nw_path_join(folder, NW_ARTIFACT_JOURNAL);
+    const char *differs = NULL;
     json_t *rows = NULL;
+    nw_partial verdict = NW_PARTIAL_REMOVE;
+    const nw_status st =
+        path == NULL ? nw_fail(err, NW_E_NOMEM, "%s: no memory for its name", folder)
+                     : nw_journal_load(path, JOURNAL_FORMAT, w->identity, &rows, &differs, err);
 
-    if (nw_journal_load(folder, w->identity, &found, &rows, err) != NW_OK) {
-        return NW_PARTIAL_REFUSE;
+    free(path);
+    if (differs != NULL) {
+        (void)nw_fail(err, NW_E_FORMAT,
+                      "%s: an unfinished result of another %s stands there; finish it by its own "
+                      "command, or start anew with --force",
+                      folder, strcmp(differs, "tool") == 0 ? "version of narrow" : differs);
     }
-    if (!found) {
-        return NW_PARTIAL_REMOVE;
+    if (st != NW_OK) {
+        verdict = NW_PARTIAL_REFUSE;
+    } else if (rows != NULL) {
+        verdict = NW_PARTIAL_TAKE;
     }
-    if (w->done == NULL) {
+    if (verdict == NW_PARTIAL_TAKE && w->done == NULL) {
         w->done = rows;
     } else {
         json_decref(rows);
     }
-    return NW_PARTIAL_TAKE;
+    return verdict;
 }
 
 /* Maps the weights as far as they were written; a file that is whole gets its earlier name back.
@@ -169,11 +199,11 @@ static void count_done(nw_artifact_writer *w)
 /* The partial folder, new or found, with nothing in it that this writer does not know. */
 static nw_status open_folder(nw_artifact_writer *w, const nw_artifact_target *target, nw_error *err)
 {
-    static const char *const kept[] = {NW_JOURNAL_NAME, WEIGHTS NW_ST_PART};
+    static const char *const kept[] = {NW_ARTIFACT_JOURNAL, WEIGHTS NW_ST_PART};
     bool taken = false;
     nw_status st = NW_OK;
 
-    w->identity = nw_journal_identity(&w->manifest, err);
+    w->identity = identity_of(&w->manifest, err);
     if (w->identity == NULL) {
         return err->code;
     }
@@ -183,6 +213,31 @@ static nw_status open_folder(nw_artifact_writer *w, const nw_artifact_target *ta
         st = nw_folder_clear(w->folder.tmp, kept, NW_COUNT(kept), err);
     }
     w->current = w->n_done;
+    return st;
+}
+
+static nw_status open_journal(nw_artifact_writer *w, nw_error *err)
+{
+    char *path = nw_path_join(w->folder.tmp, NW_ARTIFACT_JOURNAL);
+    const nw_status st = path == NULL
+                             ? nw_fail(err, NW_E_NOMEM, "no memory for the name of a journal")
+                             : nw_journal_open(path, JOURNAL_FORMAT, w->identity, w->done,
+                                               w->n_done, &w->journal, err);
+
+    free(path);
+    return st;
+}
+
+/* The folder is whole. */
+static nw_status remove_journal(const nw_artifact_writer *w, nw_error *err)
+{
+    char *path = nw_path_join(w->folder.tmp, NW_ARTIFACT_JOURNAL);
+    const nw_status st =
+        path != NULL && remove(path) == 0
+            ? NW_OK
+            : nw_fail(err, NW_E_IO, "%s: its journal cannot be removed", w->folder.tmp);
+
+    free(path);
     return st;
 }
 
@@ -210,7 +265,7 @@ nw_status nw_artifact_writer_open(const nw_artifact_target *target, nw_manifest 
         st = open_weights(w, err);
     }
     if (st == NW_OK) {
-        st = nw_journal_open(w->folder.tmp, w->identity, w->done, w->n_done, &w->journal, err);
+        st = open_journal(w, err);
     }
     if (st == NW_OK) {
         st = nw_sha256_init(&w->hash, err);
@@ -270,7 +325,9 @@ nw_status nw_artifact_writer_end_tensor(nw_artifact_writer *w, const nw_tensor_e
     t->rms = sqrt(e->sum_out_sq / fmax(1, (double)e->n));
     w->current++;
     w->n_written = 0;
-    const nw_status st = nw_journal_add(w->journal, t, note, err);
+    json_t *row = json_pack("{s:o, s:O?}", "tensor", nw_manifest_tensor_json(t), "note", note);
+    const nw_status st = nw_journal_add(w->journal, row, err);
+    json_decref(row);
     return st == NW_OK ? nw_sha256_init(&w->hash, err) : st;
 }
 
@@ -334,7 +391,7 @@ nw_status nw_artifact_writer_commit(nw_artifact_writer *w, nw_error *err)
         st = nw_artifact_verify(w->folder.tmp, NULL, NULL, NULL, err);
     }
     if (st == NW_OK) {
-        st = nw_journal_remove(w->folder.tmp, err);
+        st = remove_journal(w, err);
     }
     return st == NW_OK ? nw_folder_commit(&w->folder, err) : st;
 }

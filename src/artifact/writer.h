@@ -1,13 +1,18 @@
 /* Writes a native artifact: tensors are declared first (their sizes are known from shape and
  * layout), then streamed in that order, so that memory does not grow with the model. The same
  * inputs give the same bytes. Nothing stands under the final name before commit. A writer that was
- * killed leaves its partial folder with a journal of the tensors it finished (journal.h), and the
+ * killed leaves its partial folder with a journal of the tensors it finished, and the
  * next one of the same result goes on behind them.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NW_ARTIFACT_WRITER_H
 #define NW_ARTIFACT_WRITER_H
 
 #include "artifact/manifest.h"
+
+/* The journal in a partial folder (base/journal.h): of tool, source, calibration and recipe; a line is
+ * {"tensor": <its row of the manifest>, "note": <what the maker said of it, or null>}. A line may reach
+ * the disk where the tensor's bytes do not: whoever goes on holds each tensor to its hash. */
+#define NW_ARTIFACT_JOURNAL "journal.jsonl"
 
 typedef struct nw_artifact_writer nw_artifact_writer;
 

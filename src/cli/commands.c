@@ -6,6 +6,7 @@
 #include "cli/command.h"
 
 #define NW_COMMAND_MAP(X) \
+    X(allocate)           \
     X(bench)              \
     X(calibrate)          \
     X(completion)         \

@@ -171,6 +171,7 @@ static nw_status open_all(nw_engine *e, const char *path, nw_error *err)
         nw_artifact_open(path, &e->artifact, err) != NW_OK) {
         return err->code;
     }
+    e->embed = e->artifact;
     e->config = nw_artifact_config(e->artifact);
     e->facts.act =
         e->opt.act < 0 ? nw_artifact_get_facts(e->artifact)->act : (nw_act_rule)e->opt.act;

@@ -31,6 +31,7 @@ typedef struct {
     uint32_t max_step_tokens; /* capacity of one ragged step */
     size_t kv_bytes;          /* size of the page pool; 0: max_seqs x n_ctx, capped by memory */
     bool no_tokenizer;        /* open a model that has none (nw_engine_tokenizer is then NULL) */
+    bool swaps;               /* nw_engine_swap may be called: room for every kind of activation */
 } nw_engine_options;
 
 /* Auto threads and tier, activations as the manifest says, F32 KV, 8 sequences, 512 tokens. */
@@ -120,6 +121,12 @@ typedef void (*nw_input_fn)(void *ctx, int role, uint32_t layer, const float *x,
  * A model can so be walked layer by layer, with many sequences a layer. Errors as of a step. */
 NW_MUST_USE nw_status nw_engine_layer(nw_engine *e, uint32_t layer, const int32_t *ids, uint32_t n,
                                       float *x, nw_input_fn on_input, void *ctx, nw_error *err);
+
+/* From the next step on the matrix of a role (an nw_role; layer -1 for those of no layer) is that of
+ * `from`, an artifact of the same shape that stays open as long as it is used; NULL: the engine's own
+ * again. A tied embedding is head and look-up. No session may hold tokens. */
+NW_MUST_USE nw_status nw_engine_swap(nw_engine *e, const nw_artifact *from, int role, int32_t layer,
+                                     nw_error *err);
 
 /* Gets the logits [n_vocab] that follow ids[0..pos]; false stops the pass with NW_E_CANCELLED. */
 typedef bool (*nw_logits_fn)(void *ctx, size_t pos, const float *logits);

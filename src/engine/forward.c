@@ -156,7 +156,7 @@ static void embed_item(void *ctx, size_t item, unsigned worker)
     nw_token_range(item, e->work.n_tokens, &t0, &t1);
     for (uint32_t t = t0; t < t1; t++) {
         float *x = e->work.x + (size_t)t * c->d_model;
-        nw_artifact_embed_row(e->artifact, (uint32_t)e->work.ids[t], x);
+        nw_artifact_embed_row(e->embed, (uint32_t)e->work.ids[t], x);
         for (uint32_t i = 0; i < c->d_model; i++) {
             x[i] *= c->embed_scale;
         }

@@ -52,6 +52,7 @@ struct nw_engine {
     nw_engine_options opt;
     nw_engine_facts facts;
     nw_artifact *artifact;
+    const nw_artifact *embed; /* whose embedding is looked up: its own, but for nw_engine_swap */
     nw_tokenizer *tokenizer;
     const nw_model_config *config;
     const nw_kernels *kernels;

@@ -120,3 +120,23 @@ nw_status nw_weights_bind(const nw_artifact *a, nw_arena *arena, nw_weights *out
     *out = w;
     return NW_OK;
 }
+
+nw_status nw_weights_swap(const nw_artifact *a, nw_role role, int32_t layer, nw_weights *w,
+                          nw_error *err)
+{
+    nw_weights seen = {0}; /* bytes of a step and widest input stay those of the model itself */
+
+    if (role == NW_ROLE_HEAD || role == NW_ROLE_EMBED) {
+        return bind_matrix(a, role, -1, &seen, &w->head, err);
+    }
+    for (size_t i = 0; i < NW_COUNT(matrices); i++) {
+        if (matrices[i].role == role && layer >= 0 &&
+            layer < (int32_t)nw_artifact_config(a)->n_layers) {
+            char *const base = (char *)&w->layers[layer];
+            return bind_matrix(a, role, layer, &seen,
+                               (nw_weight *)(void *)(base + matrices[i].offset), err);
+        }
+    }
+    return nw_fail(err, NW_E_RANGE, "%s: no matrix of role %d in layer %d", nw_artifact_path(a),
+                   (int)role, (int)layer);
+}

@@ -30,4 +30,8 @@ typedef struct {
 NW_MUST_USE nw_status nw_weights_bind(const nw_artifact *a, nw_arena *arena, nw_weights *out,
                                       nw_error *err);
 
+/* Binds one matrix of another artifact of this shape. */
+NW_MUST_USE nw_status nw_weights_swap(const nw_artifact *a, nw_role role, int32_t layer,
+                                      nw_weights *w, nw_error *err);
+
 #endif

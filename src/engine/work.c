@@ -12,6 +12,9 @@ static float *floats(nw_arena *a, uint32_t n, uint32_t per)
 static void wanted_kinds(const nw_engine *e, bool want[NW_ACT_KINDS])
 {
     const nw_weights *w = &e->weights;
+    for (unsigned i = 0; i < NW_ACT_KINDS && e->opt.swaps; i++) {
+        want[i] = true;
+    }
     want[e->kernels->act_kind(w->head.type, e->a8)] = true;
     for (uint32_t i = 0; i < e->config->n_layers; i++) {
         const nw_layer *l = &w->layers[i];

@@ -38,23 +38,21 @@ double nw_logits_kl(const float *p, const float *q, size_t n)
     double max_q = -HUGE_VAL;
     double sum_p = 0;
     double sum_q = 0;
-    double kl = 0;
+    double sum = 0;
 
     for (size_t i = 0; i < n; i++) {
         max_p = fmax(max_p, (double)p[i]);
         max_q = fmax(max_q, (double)q[i]);
     }
     for (size_t i = 0; i < n; i++) {
-        sum_p += exp((double)p[i] - max_p);
-        sum_q += exp((double)q[i] - max_q);
+        const double x = (double)p[i] - max_p;
+        const double y = (double)q[i] - max_q;
+        const double e = exp(x);
+        sum_p += e;
+        sum_q += exp(y);
+        sum += e * (x - y);
     }
-    const double log_p = max_p + log(sum_p);
-    const double log_q = max_q + log(sum_q);
-    for (size_t i = 0; i < n; i++) {
-        const double lp = (double)p[i] - log_p;
-        kl += exp(lp) * (lp - ((double)q[i] - log_q));
-    }
-    return fmax(0, kl);
+    return fmax(0, sum / sum_p + log(sum_q) - log(sum_p));
 }
 
 static bool take_logits(void *ctx, size_t pos, const float *logits)

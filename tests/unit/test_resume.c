@@ -6,7 +6,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include "artifact/journal.h"
+#include "artifact/writer.h"
 #include "base/file.h"
 #include "base/signal.h"
 #include "quant/quantize.h"
@@ -155,7 +155,7 @@ static void a_killed_run_is_gone_on_with_to_the_same_bytes(void **state)
         assert_true(n_taken_up > 0);
         assert_int_equal(nw_tmpdir_count(&dir), before); /* the partial folder got the name */
         assert_same_result(names[0], names[1]);
-        assert_false(nw_file_exists(in_dir("killed0/" NW_JOURNAL_NAME)));
+        assert_false(nw_file_exists(in_dir("killed0/" NW_ARTIFACT_JOURNAL)));
     }
 }
 
@@ -183,10 +183,11 @@ static void damage_in_what_stands_is_found_and_made_again(void **state)
     killed_run("model", "bf16", "cut");
     char *text = NULL;
     size_t n = 0;
-    must(nw_file_read(left_file("cut", NW_JOURNAL_NAME), 1 << 20, &text, &n, &err), &err);
+    must(nw_file_read(left_file("cut", NW_ARTIFACT_JOURNAL), 1 << 20, &text, &n, &err), &err);
     /* the middle of the third line: the head and one tensor are whole */
     const char *second = strchr(strchr(text, '\n') + 1, '\n') + 1;
-    must(nw_file_write(left_file("cut", NW_JOURNAL_NAME), text, (size_t)(second - text) + 40, &err),
+    must(nw_file_write(left_file("cut", NW_ARTIFACT_JOURNAL), text, (size_t)(second - text) + 40,
+                       &err),
          &err);
     free(text);
     o = options("model", "bf16", "cut", &n_cut);
