@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "quant/block_method.h"
 #include "quant/gptq.h"
 #include "quant/hqq.h"
 
@@ -117,8 +118,17 @@ static size_t fits_bytes(uint32_t n_cols)
     return (n_cols / 16 + 1) * sizeof(nw_grid_fit);
 }
 
+/* Whether the block's own encoder does it. */
+static bool by_block(const nw_method_job *j)
+{
+    return j->block != NW_FMT_F32 && nw_block_encodes(j->method);
+}
+
 size_t nw_method_scratch_bytes(const nw_method_job *j)
 {
+    if (by_block(j)) {
+        return nw_block_scratch_bytes(j);
+    }
     if (effective(j->method, j->type) == NW_METHOD_RTN) {
         return nw_rtn_scratch_bytes(j->type, j->n_cols);
     }
@@ -198,6 +208,9 @@ bool nw_method_pack_panel(const nw_method_job *j, const float *rows, uint32_t n_
     uint8_t *p = scratch;
 
     *out = (nw_output_error){0};
+    if (by_block(j)) {
+        return nw_block_pack_panel(j, rows, n_rows, panel, scratch, out, bad_row);
+    }
     const nw_scales scales = with_absmax(j, rows, n_rows);
     if (effective(j->method, j->type) == NW_METHOD_RTN ||
         !nw_grid_of(j->type, &scales, n_cols, &grid)) {

@@ -15,6 +15,7 @@
 #ifndef NW_QUANT_METHOD_H
 #define NW_QUANT_METHOD_H
 
+#include "formats/format.h"
 #include "quant/hessian.h"
 #include "quant/rtn.h"
 
@@ -44,6 +45,7 @@ const char *nw_method_text(nw_method m, nw_panel_type type, nw_scale_rule rule);
 typedef struct {
     nw_method method;
     nw_panel_type type;
+    nw_format_id block;  /* a block type whose encoder chooses (block_method.h); F32: none */
     nw_scales scales;    /* the rule is of rtn */
     const nw_hessian *h; /* of the matrix's input; NULL where the method needs none. Without h->h,
                           * importance alone: no output error is measured */

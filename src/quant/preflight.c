@@ -5,6 +5,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "quant/block_method.h"
+
 #define MAX_TEXT      ((size_t)1 << 20)
 #define MESSAGE_BYTES 900 /* of nw_error's message */
 
@@ -49,7 +51,7 @@ nw_status nw_preflight_end(nw_preflight *p, nw_buf *all, nw_error *err)
 static uint64_t choice_memory(const nw_recipe_choice *ch, unsigned n_threads, size_t panel_bytes)
 {
     const nw_method_job job = {
-        .method = ch->method, .type = ch->type, .n_cols = ch->tensor->n_cols};
+        .method = ch->method, .type = ch->type, .block = ch->block, .n_cols = ch->tensor->n_cols};
     const uint64_t n = ch->tensor->n_cols;
     const uint64_t least = (uint64_t)4 * n_threads * panel_bytes;
     uint64_t need = least > NW_QUANTIZE_BLOCK ? least : NW_QUANTIZE_BLOCK;
@@ -114,6 +116,13 @@ nw_status nw_preflight_no_fallback(const nw_recipe_choice *choices, size_t n, nw
     nw_buf_init(&text, MAX_TEXT);
     for (size_t i = 0; i < n; i++) {
         const nw_recipe_choice *ch = &choices[i];
+        if (ch->asked_block != ch->block) {
+            (void)nw_buf_printf(&text,
+                                "%s%s: %u columns are no multiple of 256, as %s asks "
+                                "(--no-fallback)",
+                                text.len > 0 ? "\n" : "", ch->tensor->name,
+                                (unsigned)ch->tensor->n_cols, nw_block_name(ch->asked_block));
+        }
         if (ch->asked != ch->method) {
             (void)nw_buf_printf(&text, "%s%s: method %s does not know layout %s (--no-fallback)",
                                 text.len > 0 ? "\n" : "", ch->tensor->name,

@@ -120,6 +120,7 @@ static nw_status job_open(const nw_quantize_driver *d, const nw_recipe_choice *c
                        .choice = choice,
                        .method = {.method = choice->method,
                                   .type = choice->type,
+                                  .block = choice->block,
                                   .scales = nw_recipe_scales(d->recipe),
                                   .h = h,
                                   .n_cols = t->n_cols}};

@@ -9,6 +9,7 @@
 #include "base/room.h"
 #include "base/signal.h"
 #include "model/tokenizer.h"
+#include "quant/block_method.h"
 #include "quant/lossless.h"
 #include "quant/preflight.h"
 #include "quant/quantize_parts.h"
@@ -141,7 +142,10 @@ static char *rule_text(const nw_quantize_driver *d)
     (void)nw_buf_puts(&b, "");
     for (size_t i = 0; i < d->n; i++) {
         const nw_recipe_choice *ch = &d->choices[i];
-        const char *text = nw_method_text(ch->method, ch->type, nw_recipe_scales(d->recipe).rule);
+        const nw_scale_rule rule = nw_recipe_scales(d->recipe).rule;
+        const char *text = ch->block != NW_FMT_F32 && nw_block_encodes(ch->method)
+                               ? nw_block_text(ch->method, rule)
+                               : nw_method_text(ch->method, ch->type, rule);
         if (ch->targeted && text[0] != '\0' && (b.len == 0 || strstr(b.data, text) == NULL)) {
             (void)nw_buf_printf(&b, "%s%s", b.len > 0 ? "; " : "", text);
         }
@@ -212,6 +216,10 @@ static void note_substituted(const nw_quantize_driver *d, json_t *recipe)
         if (ch->widened) {
             (void)json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "name", ch->tensor->name,
                                                         "asked", "bf16-12", "used", "bf16"));
+        } else if (ch->asked_block != ch->block) {
+            (void)json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "name", ch->tensor->name,
+                                                        "asked", nw_block_name(ch->asked_block),
+                                                        "used", nw_block_name(ch->block)));
         } else if (ch->asked != ch->method) {
             (void)json_array_append_new(
                 list, json_pack("{s:s, s:s, s:s}", "name", ch->tensor->name, "asked",

@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/yaml.h"
+#include "quant/block_method.h"
 #include "quant/recipe_parts.h"
 
 /* The linear layers of every decoder narrow reads, by leaf name. */
@@ -86,6 +87,14 @@ static const struct builtin {
      {.kind = NW_PANEL_MXFP4, .group = 32},
      NW_ACT_RULE_A16,
      "FP4 weights, a power of two for each 32"},
+    {"q4_0", BF16, false, "GGUF's Q4_0 (block_method.h), and so on"},
+    {"q4_1", BF16, false, "GGUF's Q4_1"},
+    {"q5_0", BF16, false, "GGUF's Q5_0"},
+    {"q5_1", BF16, false, "GGUF's Q5_1"},
+    {"q8_0", BF16, false, "GGUF's Q8_0"},
+    {"q4_k", BF16, false, "GGUF's Q4_K; Q5_0 where columns are no multiple of 256"},
+    {"q5_k", BF16, false, "GGUF's Q5_K; Q5_1 where columns are no multiple of 256"},
+    {"q6_k", BF16, false, "GGUF's Q6_K; Q8_0 where columns are no multiple of 256"},
 };
 
 const char *nw_recipe_builtin(size_t i, const char **help)
@@ -134,12 +143,17 @@ static nw_status open_builtin(const struct builtin *b, nw_recipe *r, nw_error *e
     r->act = b->act;
     r->scales.rule = NW_SCALE_SEARCH;
     r->keep = b->type.kind == NW_PANEL_BF16_12 ? b->type : (nw_panel_type)BF16;
-    return nw_recipe_pattern_add(r, &r->targets, b->name, LINEARS, b->type, err);
+    const nw_status st = nw_recipe_pattern_add(r, &r->targets, b->name, LINEARS, b->type, err);
+    nw_recipe_pattern *p = &r->targets.items[0];
+    if (st == NW_OK && !nw_block_parse(b->name, &p->block, &p->type)) {
+        p->block = NW_FMT_F32;
+    }
+    return st;
 }
 
 static nw_status unknown_recipe(const char *spec, nw_error *err)
 {
-    char list[256] = "";
+    char list[384] = "";
     size_t n = 0;
 
     for (size_t i = 0; i < NW_COUNT(builtins) && n < sizeof list; i++) {

@@ -8,7 +8,8 @@
  *     method: gptq-refit              # how codes are chosen (method.h); rtn by default
  *     transform: [rotate, awq]        # changes that keep the function, before all else (below)
  *     calibration: stats              # folder of `narrow calibrate`, for the methods that need it
- *     targets:                        # the first that matches a tensor decides
+ *     targets:                        # the first that matches a tensor decides; weights is a
+ *                                     # layout (formats/panel.h) or a block type (q4_k, q8_0, ...)
  *       - {match: '.*\.self_attn\..*', weights: int8, method: rtn}
  *       - {match: '.*\.mlp\..*', weights: int4-g64-zp}
  *     ignore: ['model\.layers\.0\..*']   # stays as `keep` says, before any target is looked at
@@ -62,9 +63,11 @@ typedef struct {
     bool is_vector;
     bool targeted; /* a target named it; otherwise kept */
     nw_panel_type type;
-    nw_method method; /* rtn where the layout knows no other */
-    nw_method asked;  /* what the recipe says */
-    bool widened;     /* asked for as bf16-12, whose panels have no room for its escapes: bf16 */
+    nw_format_id block;       /* GGUF's type whose encoder chooses the codes; F32: none */
+    nw_format_id asked_block; /* what the recipe says; another where columns are no whole blocks */
+    nw_method method;         /* rtn where the layout knows no other */
+    nw_method asked;          /* what the recipe says */
+    bool widened; /* asked for as bf16-12, whose panels have no room for its escapes: bf16 */
     uint8_t exponents[16]; /* bf16-12: of the tensor, once its values were read (lossless.h) */
     float absmax;          /* nvfp4, scale tensor: once values were read (tensor_scale.h) */
     const char *why;       /* the pattern that decided, or "kept"; borrowed from the recipe */

@@ -14,6 +14,7 @@ typedef struct {
     const char *text;
     struct pcre2_real_code_8 *code; /* anchored at both ends */
     nw_panel_type type;             /* of targets */
+    nw_format_id block;             /* of targets: GGUF's type; F32: none */
     nw_method method;               /* of targets */
 } nw_recipe_pattern;
 

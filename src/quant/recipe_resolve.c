@@ -1,10 +1,13 @@
 /* A recipe against a checkpoint: names and shapes only, all mistakes at once, in the first moment.
  * SPDX-License-Identifier: Apache-2.0 */
 #define PCRE2_CODE_UNIT_WIDTH 8
+#include <assert.h>
 #include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/repack.h"
+#include "quant/block_method.h"
 #include "quant/recipe_parts.h"
 #include "quant/rotate.h"
 
@@ -103,6 +106,17 @@ static void check_groups(const nw_recipe_choice *choices, size_t n, nw_buf *mist
     }
 }
 
+/* The block type that the matrix's columns allow, and its panel. */
+static void choose_block(nw_recipe_choice *out)
+{
+    if (out->block != NW_FMT_F32) {
+        out->block = nw_block_for_columns(out->block, out->tensor->n_cols);
+        const bool has_panel = nw_repack_type(out->block, &out->type);
+        assert(has_panel);
+        (void)has_panel;
+    }
+}
+
 static void choose(const nw_recipe *r, const nw_ckpt_tensor *t, pcre2_match_data *md,
                    nw_recipe_choice *out)
 {
@@ -122,7 +136,11 @@ static void choose(const nw_recipe *r, const nw_ckpt_tensor *t, pcre2_match_data
         out->targeted = true;
         out->type = r->targets.items[target].type;
         out->asked = r->targets.items[target].method;
-        out->method = nw_method_knows(out->asked, out->type) ? out->asked : NW_METHOD_RTN;
+        out->block = out->asked_block = r->targets.items[target].block;
+        choose_block(out);
+        const bool knows = out->block != NW_FMT_F32 ? nw_block_knows(out->block, out->asked)
+                                                    : nw_method_knows(out->asked, out->type);
+        out->method = knows ? out->asked : NW_METHOD_RTN;
         out->why = r->targets.items[target].text;
     }
 }
@@ -245,6 +263,11 @@ out:
     return st;
 }
 
+static const char *weights_name(const nw_recipe_pattern *p, char buf[32])
+{
+    return p->block != NW_FMT_F32 ? nw_block_name(p->block) : nw_panel_name(p->type, buf);
+}
+
 static json_t *list_json(const nw_recipe_list *list, bool with_type)
 {
     json_t *out = json_array();
@@ -252,7 +275,7 @@ static json_t *list_json(const nw_recipe_list *list, bool with_type)
 
     for (size_t i = 0; i < list->n; i++) {
         json_t *item = with_type ? json_pack("{s:s, s:s, s:s}", "match", list->items[i].text,
-                                             "weights", nw_panel_name(list->items[i].type, type),
+                                             "weights", weights_name(&list->items[i], type),
                                              "method", nw_method_name(list->items[i].method))
                                  : json_string(list->items[i].text);
         (void)json_array_append_new(out, item);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/yaml.h"
+#include "quant/block_method.h"
 #include "quant/recipe_parts.h"
 
 #define MAX_MISTAKE_BYTES 900 /* of nw_error's message */
@@ -127,6 +128,7 @@ static void read_target(reader *rd, const json_t *item, size_t i)
     const char *match = json_string_value(json_object_get(item, "match"));
     const char *weights = json_string_value(json_object_get(item, "weights"));
     nw_panel_type type = {.kind = NW_PANEL_BF16};
+    nw_format_id block = NW_FMT_F32;
     char pointer[64];
 
     (void)snprintf(pointer, sizeof pointer, "/targets/%zu", i);
@@ -137,14 +139,17 @@ static void read_target(reader *rd, const json_t *item, size_t i)
                 "nothing else");
         return;
     }
-    if (!nw_panel_parse(weights, &type) || !nw_method_writes(type)) {
+    if (!nw_block_parse(weights, &block, &type) &&
+        (!nw_panel_parse(weights, &type) || !nw_method_writes(type))) {
         mistake(rd, pointer,
-                "unknown weights '%.60s' (f32, bf16, int8, int4-g32, int4-g64-zp, ...)", weights);
+                "unknown weights '%.60s' (f32, bf16, int8, int4-g32, int4-g64-zp, q4_k, ...)",
+                weights);
         return;
     }
     const size_t n = rd->recipe->targets.n;
     add_pattern(rd, &rd->recipe->targets, pointer, match, type);
     if (rd->recipe->targets.n > n) {
+        rd->recipe->targets.items[n].block = block;
         rd->recipe->targets.items[n].method = read_method(rd, item, pointer, rd->recipe->method);
     }
 }
