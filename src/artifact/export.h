@@ -66,6 +66,9 @@ typedef struct {
 
 /* Bytes that nw_export_codes needs of one caller at a time; 0 for artifacts. */
 size_t nw_export_scratch_bytes(const nw_export_tensor *t);
+/* Panels in t->type, the row being row *at of them: the artifact's own, or one made in scratch. */
+NW_MUST_USE nw_status nw_export_panel(const nw_export_tensor *t, uint32_t row, void *scratch,
+                                      const uint8_t **panels, uint32_t *at, nw_error *err);
 NW_MUST_USE nw_status nw_export_codes(const nw_export_tensor *t, uint32_t row, void *scratch,
                                       nw_export_row *out, nw_error *err);
 /* nvfp4: the scale of the panel that holds the row; 1 for every other type. */

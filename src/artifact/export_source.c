@@ -261,12 +261,11 @@ size_t nw_export_scratch_bytes(const nw_export_tensor *t)
                                      : nw_repack_scratch_bytes(t->format, t->n_cols));
 }
 
-nw_status nw_export_codes(const nw_export_tensor *t, uint32_t row, void *scratch,
-                          nw_export_row *out, nw_error *err)
+nw_status nw_export_panel(const nw_export_tensor *t, uint32_t row, void *scratch,
+                          const uint8_t **panels, uint32_t *at, nw_error *err)
 {
-    const uint8_t *panels = t->data;
-    uint32_t r = row;
-
+    *panels = t->data;
+    *at = row;
     if (t->ckpt != NULL) {
         const uint8_t *bytes = nw_checkpoint_row(t->ckpt, row);
         uint8_t *panel = scratch;
@@ -279,8 +278,21 @@ nw_status nw_export_codes(const nw_export_tensor *t, uint32_t row, void *scratch
                            "tensor '%s' has a scale in row %u that is no finite number", t->name,
                            (unsigned)row);
         }
-        panels = panel;
-        r = 0;
+        *panels = panel;
+        *at = 0;
+    }
+    return NW_OK;
+}
+
+nw_status nw_export_codes(const nw_export_tensor *t, uint32_t row, void *scratch,
+                          nw_export_row *out, nw_error *err)
+{
+    const uint8_t *panels = NULL;
+    uint32_t r = 0;
+    const nw_status st = nw_export_panel(t, row, scratch, &panels, &r, err);
+
+    if (st != NW_OK) {
+        return st;
     }
     nw_panel_codes_row(t->type, panels, t->n_cols, r, out->codes, out->scales, out->zeros);
     if (out->mins != NULL) {

@@ -15,6 +15,8 @@ typedef struct {
     const nw_export_tensor *tensor;
     nw_code_set *sets; /* [n threads] */
     int8_t *codes;     /* [n threads][n_cols] */
+    uint8_t *scratch;  /* [n threads][scratch_bytes] */
+    size_t scratch_bytes;
 } scan_job;
 
 static void scan_panel(void *ctx, size_t item, unsigned worker)
@@ -25,7 +27,14 @@ static void scan_panel(void *ctx, size_t item, unsigned worker)
     const uint32_t left = t->n_rows - row0;
 
     for (uint32_t r = 0; r < (left < NW_PANEL_ROWS ? left : NW_PANEL_ROWS); r++) {
-        nw_code_set_add_row(&job->sets[worker], t->type, t->data, t->n_cols, row0 + r,
+        const uint8_t *panels = NULL;
+        uint32_t at = 0;
+        nw_error err = {0};
+        if (nw_export_panel(t, row0 + r, job->scratch + worker * job->scratch_bytes, &panels, &at,
+                            &err) != NW_OK) {
+            return; /* told by name when the row is written */
+        }
+        nw_code_set_add_row(&job->sets[worker], t->type, panels, t->n_cols, at,
                             job->codes + (size_t)worker * t->n_cols);
     }
 }
@@ -37,11 +46,13 @@ static nw_status scan(const nw_export_job *job, const nw_export_tensor *t, nw_co
     const unsigned n = job->pool != NULL ? nw_pool_threads(job->pool) : 1;
     scan_job s = {.tensor = t,
                   .sets = calloc(n, sizeof *s.sets),
-                  .codes = calloc((size_t)n * t->n_cols, sizeof *s.codes)};
+                  .codes = calloc((size_t)n * t->n_cols, sizeof *s.codes),
+                  .scratch_bytes = (nw_export_scratch_bytes(t) + 63) / 64 * 64};
     nw_status st = NW_OK;
 
     *set = (nw_code_set){{0}};
-    if (s.sets == NULL || s.codes == NULL) {
+    s.scratch = calloc(n, s.scratch_bytes + 64);
+    if (s.sets == NULL || s.codes == NULL || s.scratch == NULL) {
         st = nw_fail(err, NW_E_NOMEM, "tensor '%s': no memory to read its codes", t->name);
     } else if (nw_unpack_needs_codes(t->type)) {
         nw_pool_run(job->pool, nw_panel_count(t->n_rows), scan_panel, &s);
@@ -51,6 +62,7 @@ static nw_status scan(const nw_export_job *job, const nw_export_tensor *t, nw_co
     }
     free(s.sets);
     free(s.codes);
+    free(s.scratch);
     return st;
 }
 
@@ -143,7 +155,7 @@ static nw_status plan_tensor(const nw_export_job *job, const nw_export_tensor *t
     if (a->gguf_pairs_qk && (t->role == NW_ROLE_Q || t->role == NW_ROLE_K)) {
         item->pair_half = c->d_head / 2;
     }
-    if (t->ckpt != NULL) {
+    if (t->ckpt != NULL && t->ckpt->quant == NULL) {
         st = type_of_checkpoint(job, item, err);
     } else if (!t->is_vector) {
         st = type_of_panels(job, item, err);

@@ -27,9 +27,11 @@ typedef struct {
     const nw_gguf_item *item;
     uint32_t row0, n_rows; /* of the block */
     size_t row_bytes;
-    uint8_t *out;            /* [block rows][row_bytes] */
-    float *values;           /* [n threads][2][n_cols]: as in the source, as written */
-    int8_t *codes;           /* [n threads][n_cols] */
+    uint8_t *out;     /* [block rows][row_bytes] */
+    float *values;    /* [n threads][2][n_cols]: as in the source, as written */
+    int8_t *codes;    /* [n threads][n_cols] */
+    uint8_t *scratch; /* [n threads][scratch_bytes], of nw_export_panel */
+    size_t scratch_bytes;
     nw_tensor_error *errors; /* [pieces of a block] */
     atomic_int status;
     nw_error error;
@@ -98,8 +100,13 @@ static nw_status make_row(const block *b, uint32_t row, unsigned worker, nw_tens
     }
     nw_status st = nw_export_values(b->job->source, t, hf_row, source, err);
     if (st == NW_OK && item->unpack) {
-        nw_unpack_row(t->type, t->data, t->n_cols, hf_row, item->format,
-                      b->codes + (size_t)worker * t->n_cols, dst);
+        const uint8_t *panels = NULL;
+        uint32_t at = 0;
+        st = nw_export_panel(t, hf_row, b->scratch + worker * b->scratch_bytes, &panels, &at, err);
+        if (st == NW_OK) {
+            nw_unpack_row(t->type, panels, t->n_cols, at, item->format,
+                          b->codes + (size_t)worker * t->n_cols, dst);
+        }
     } else if (st == NW_OK) {
         st = encode_row(b, source, dst, err);
     }
@@ -142,7 +149,10 @@ static nw_status block_open(const nw_export_job *job, const nw_gguf_item *item, 
     b->values = calloc(n_threads * 2 * t->n_cols, sizeof *b->values);
     b->codes = calloc(n_threads * t->n_cols, sizeof *b->codes);
     b->errors = calloc((size_t)*block_rows / PIECE_ROWS + 1, sizeof *b->errors);
-    if (b->out == NULL || b->values == NULL || b->codes == NULL || b->errors == NULL) {
+    b->scratch_bytes = (nw_export_scratch_bytes(t) + 63) / 64 * 64;
+    b->scratch = calloc(n_threads, b->scratch_bytes + 64);
+    if (b->scratch == NULL || b->out == NULL || b->values == NULL || b->codes == NULL ||
+        b->errors == NULL) {
         return nw_fail(err, NW_E_NOMEM, "tensor '%s': no memory for %u rows", t->name,
                        (unsigned)*block_rows);
     }
@@ -154,6 +164,7 @@ static void block_close(block *b)
     free(b->out);
     free(b->values);
     free(b->codes);
+    free(b->scratch);
     free(b->errors);
 }
 
