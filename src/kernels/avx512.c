@@ -23,8 +23,18 @@ static nw_avx512_linear *as_bf16(nw_panel_type type, uint32_t n_tokens)
                                            : nw_avx512_linear_row_a16;
 }
 
+/* Nibbles with scales and nothing else. */
+static bool is_plain_nibble(nw_panel_type type)
+{
+    return type.kind == NW_PANEL_NVFP4 || type.kind == NW_PANEL_MXFP4 ||
+           (type.kind == NW_PANEL_INT4 && !type.zero_point && !type.min && !type.two_level);
+}
+
 static nw_avx512_linear *linear_of(nw_panel_type type, nw_act_kind act, uint32_t n_tokens)
 {
+    if (is_plain_nibble(type)) {
+        return nw_avx512_linear_nibble;
+    }
     switch (act) {
     case NW_ACT_F32:
         return nw_avx512_linear_f32;

@@ -1,14 +1,14 @@
-/* linear for integer and FP4 codes (int4, int8, nvfp4, mxfp4) x INT8 or INT16 activations. In a group
- * sums are exact int32: of 8-bit activations one, of 16-bit ones two, of high and of low bytes. Then
- * f = sum * scale + f, and f = minimum * (sum of the activations) + f. The same for every tile shape.
- * E2M1 codes are looked up as 2 * value + 12, which vpdpbusd takes as unsigned.
+/* linear for int8 with groups and int4 with minima or zero points, x INT8 or INT16 activations, and for
+ * int8 rows x INT16 ones. In a group sums are exact int32: of 8-bit activations one, of 16-bit ones
+ * two, of high and of low bytes. Then f = sum * scale + f, and f = minimum * (sum of the activations)
+ * + f. The same for every tile shape. Nibbles with a scale alone: avx512_nibble.h.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/avx512.h"
 #include "kernels/x86.h"
 
-/* Codes of 4 bits are integers (INT) or E2M1 (FP; FP_SPLIT with a scale each half); ROW is int8 with a
- * scale a row, which 16-bit activations take in groups of their own 128 columns. */
-typedef enum { BYTE, INT, FP, FP_SPLIT, ROW } codes;
+/* Codes of 8 bits or of 4; ROW is int8 with a scale a row, which 16-bit activations take in groups of
+ * their own 128 columns. */
+typedef enum { BYTE, INT, ROW } codes;
 
 /* What is constant in a tile: codes, panels, tokens, bytes of an activation. */
 typedef struct {
@@ -33,12 +33,6 @@ typedef struct {
     uint32_t ahead;
 } place;
 
-NW_INLINE __m512i table(void)
-{
-    return _mm512_broadcast_i32x4(
-        _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
-}
-
 /* The 64 bytes at p, high nibbles down. Read from memory again rather than kept from the low nibbles:
  * registers are what the tiles are short of. */
 NW_INLINE __m512i load_shifted(const uint8_t *p)
@@ -48,11 +42,9 @@ NW_INLINE __m512i load_shifted(const uint8_t *p)
     return x;
 }
 
-/* The unsigned bytes of low nibbles. vpermb looks at 6 bits of a table that stands there four times. */
-NW_INLINE __m512i low_nibbles(const codes k, __m512i x)
+NW_INLINE __m512i low_nibbles(__m512i x)
 {
-    return k == INT ? _mm512_and_si512(x, _mm512_set1_epi32(0x0F0F0F0F))
-                    : _mm512_permutexvar_epi8(x, table());
+    return _mm512_and_si512(x, _mm512_set1_epi32(0x0F0F0F0F));
 }
 
 NW_INLINE unsigned n_sums(const form f)
@@ -62,7 +54,7 @@ NW_INLINE unsigned n_sums(const form f)
 
 NW_INLINE bool is_stream(const form f)
 {
-    return n_sums(f) == 1 && f.k != BYTE && f.k != ROW;
+    return n_sums(f) == 1 && f.k == INT;
 }
 
 /* c is [np][mr][nv]. */
@@ -107,38 +99,32 @@ NW_INLINE void add_bytes(place *p, __m512i *c, const form f)
     }
 }
 
-/* Low nibbles into `low` and high ones into `high`; NULL leaves them out. */
+/* Low nibbles into `low` and high ones into `high`. */
 NW_INLINE void add_nibbles(place *p, __m512i *low, __m512i *high, const form f)
 {
     const size_t high_at = (size_t)p->steps * 4;
 
     for (size_t j = 0; j < p->steps; j++) {
         __m512i x[4];
-        if (low != NULL) {
-            prefetch(p, j, f);
-            NW_EACH(v, f.nv) {
-                x[v] = low_nibbles(f.k, _mm512_loadu_si512(p->w[v] + j * 64));
-            }
-            add_step(p, low, x, j * 4, f);
+        prefetch(p, j, f);
+        NW_EACH(v, f.nv) {
+            x[v] = low_nibbles(_mm512_loadu_si512(p->w[v] + j * 64));
         }
-        if (high != NULL) {
-            NW_EACH(v, f.nv) {
-                x[v] = low_nibbles(f.k, load_shifted(p->w[v] + j * 64));
-            }
-            add_step(p, high, x, high_at + j * 4, f);
+        add_step(p, low, x, j * 4, f);
+        NW_EACH(v, f.nv) {
+            x[v] = low_nibbles(load_shifted(p->w[v] + j * 64));
         }
+        add_step(p, high, x, high_at + j * 4, f);
     }
 }
 
-/* Sums start at -zero times the token's sum, which of FP_SPLIT's groups has two, `half` 0 and 1; those
- * of high bytes at 0. */
-NW_INLINE void begin(const place *p, unsigned half, __m512i *c, const form f)
+/* Sums start at -zero times the token's sum; those of high bytes at 0. */
+NW_INLINE void begin(const place *p, __m512i *c, const form f)
 {
-    const size_t i = f.k == FP_SPLIT ? 2 * p->group + half : p->group;
     const __m512i zero = _mm512_set1_epi32(-p->zero);
 
     NW_EACH(m, f.mr) {
-        const __m512i sum = nw_spread(p->sums[m] + i * sizeof(int32_t));
+        const __m512i sum = nw_spread(p->sums[m] + p->group * sizeof(int32_t));
         const __m512i start = _mm512_mullo_epi32(sum, zero);
         NW_EACH(v, f.nv) {
             c[(f.np - 1) * n_sums(f) + m * f.nv + v] = start;
@@ -162,7 +148,6 @@ NW_INLINE void scale_sums(const place *p, const nw_chunk *chunk, uint32_t i, con
                 f.np == 1 ? c[at]
                           : _mm512_add_epi32(_mm512_slli_epi32(c[at], 8), c[n_sums(f) + at]);
             __m512 x = _mm512_cvtepi32_ps(sum);
-            /* not s * scale first: an E8M0 s may be so small that the product is subnormal */
             x = f.np == 1 ? x : _mm512_mul_ps(x, _mm512_set1_ps(p->scale[m]));
             y[at] = f.k == ROW ? _mm512_add_ps(x, y[at]) : _mm512_fmadd_ps(x, s, y[at]);
             if (n_sums(f) > 4) {
@@ -190,33 +175,20 @@ NW_INLINE void add_minima(const place *p, const nw_chunk *chunk, uint32_t i, __m
 NW_INLINE void add_group(place *p, const nw_chunk *chunk, uint32_t i, __m512 *y, const form f)
 {
     __m512i c[24];
-    __m512i d[24];
+    __m512i d[2];
 
-    begin(p, 0, c, f);
-    if (f.k == BYTE || f.k == ROW) {
+    begin(p, c, f);
+    if (f.k != INT) {
         add_bytes(p, c, f);
-        scale_sums(p, chunk, i, c, y, f);
-    } else if (f.k != FP_SPLIT && n_sums(f) == 1) { /* chains of their own: half the latency */
+    } else if (n_sums(f) == 1) { /* chains of their own: half the latency */
         d[0] = d[1] = _mm512_setzero_si512();
         add_nibbles(p, c, d, f);
         c[0] = _mm512_add_epi32(c[0], d[0]);
         c[1] = f.np == 2 ? _mm512_add_epi32(c[1], d[1]) : c[1];
-        scale_sums(p, chunk, i, c, y, f);
-    } else if (f.k != FP_SPLIT) {
-        add_nibbles(p, c, c, f);
-        scale_sums(p, chunk, i, c, y, f);
-    } else if (n_sums(f) <= 4) { /* room for both sums */
-        begin(p, 1, d, f);
-        add_nibbles(p, c, d, f);
-        scale_sums(p, chunk, 2 * i, c, y, f);
-        scale_sums(p, chunk, 2 * i + 1, d, y, f);
     } else {
-        add_nibbles(p, c, NULL, f);
-        scale_sums(p, chunk, 2 * i, c, y, f);
-        begin(p, 1, c, f);
-        add_nibbles(p, NULL, c, f);
-        scale_sums(p, chunk, 2 * i + 1, c, y, f);
+        add_nibbles(p, c, c, f);
     }
+    scale_sums(p, chunk, i, c, y, f);
     if (f.k != ROW && p->min) {
         add_minima(p, chunk, i, y, f);
     }
@@ -239,16 +211,13 @@ NW_INLINE void advance(place *p, size_t scales, const form f)
     }
 }
 
-/* y = f * (the token's scale, of 8-bit activations) * (the row's or tensor's, and 1/2 for codes that
- * were doubled). */
+/* y = f * (the token's scale, of 8-bit activations) * (the row's). */
 NW_INLINE void finish(const nw_tile *t, const __m512 *y, const form f)
 {
     NW_EACH(v, f.nv) {
         const uint8_t *panel = t->w + v * t->w_stride;
         const uint32_t left = nw_rows_left(t, v);
-        const float unit =
-            (f.k == FP || f.k == FP_SPLIT ? 0.5F : 1.0F) * nw_panel_tensor_scale(t->type, panel);
-        const __m512 s = f.k == ROW ? _mm512_loadu_ps(panel) : _mm512_set1_ps(unit);
+        const __m512 s = f.k == ROW ? _mm512_loadu_ps(panel) : _mm512_set1_ps(1);
         NW_EACH(m, f.mr) {
             nw_act_head head = {.scale = 1};
             if (f.np == 1) {
@@ -281,7 +250,7 @@ NW_INLINE void open_tile(const nw_tile *t, const nw_groups *g, place *p, __m512 
 
     *p = (place){.steps = g->steps,
                  .cols = g->cols,
-                 .zero = g->fp4 ? 12 : g->zero,
+                 .zero = g->zero,
                  .min = g->min,
                  .low = nw_act_cols(t->n_cols),
                  .next = t->next,
@@ -292,7 +261,7 @@ NW_INLINE void open_tile(const nw_tile *t, const nw_groups *g, place *p, __m512 
     NW_EACH(m, f.mr) {
         p->a[m] = t->a + m * t->a_stride + nw_act_codes_at(kind, t->n_cols);
         p->sums[m] = t->a + m * t->a_stride + nw_act_sums_at(kind, t->n_cols) +
-                     nw_act_level_at(t->n_cols, f.k == FP_SPLIT ? NW_ACT_SUM_COLS : g->cols);
+                     nw_act_level_at(t->n_cols, g->cols);
     }
     NW_EACH(i, n_sums(f)) {
         y[i] = _mm512_setzero_ps();
@@ -405,26 +374,6 @@ static void int4_a16(const nw_tile *t, unsigned mr)
     panels(t, INT, 2, mr);
 }
 
-static void mxfp4_a8(const nw_tile *t, unsigned mr)
-{
-    panels(t, FP, 1, mr);
-}
-
-static void mxfp4_a16(const nw_tile *t, unsigned mr)
-{
-    panels(t, FP, 2, mr);
-}
-
-static void nvfp4_a8(const nw_tile *t, unsigned mr)
-{
-    panels(t, FP_SPLIT, 1, mr);
-}
-
-static void nvfp4_a16(const nw_tile *t, unsigned mr)
-{
-    panels(t, FP_SPLIT, 2, mr);
-}
-
 static void rows_a16(const nw_tile *t, unsigned mr)
 {
     panels(t, ROW, 2, mr);
@@ -435,9 +384,7 @@ void nw_avx512_linear_group_a8(const nw_weight *w, const nw_act *a, uint32_t pan
 {
     static const nw_tile_width widths[NW_PANEL_KINDS][3] = {
         [NW_PANEL_INT8] = {{4, 6, bytes_a8}, {2, 6, bytes_a8}, {1, 3, bytes_a8}},
-        [NW_PANEL_INT4] = {{4, 6, int4_a8}, {2, 6, int4_a8}, {1, 3, int4_a8}},
-        [NW_PANEL_MXFP4] = {{4, 6, mxfp4_a8}, {2, 6, mxfp4_a8}, {1, 3, mxfp4_a8}},
-        [NW_PANEL_NVFP4] = {{4, 6, nvfp4_a8}, {2, 6, nvfp4_a8}, {1, 3, nvfp4_a8}}};
+        [NW_PANEL_INT4] = {{4, 6, int4_a8}, {2, 6, int4_a8}, {1, 3, int4_a8}}};
     const nw_tile_width *k = widths[w->type.kind];
     /* one token: see prefetch() */
     nw_linear_tiled(w, a, panel0, panel1, y, ldy, w->type.kind == NW_PANEL_INT8 ? k : k + 2, k);
@@ -448,9 +395,7 @@ void nw_avx512_linear_int_a16(const nw_weight *w, const nw_act *a, uint32_t pane
 {
     static const nw_tile_width widths[NW_PANEL_KINDS][3] = {
         [NW_PANEL_INT8] = {{4, 1, bytes_a16}, {2, 6, bytes_a16}, {1, 3, bytes_a16}},
-        [NW_PANEL_INT4] = {{1, 1, int4_a16}, {2, 6, int4_a16}, {1, 3, int4_a16}},
-        [NW_PANEL_MXFP4] = {{1, 1, mxfp4_a16}, {2, 6, mxfp4_a16}, {1, 3, mxfp4_a16}},
-        [NW_PANEL_NVFP4] = {{1, 1, nvfp4_a16}, {2, 6, nvfp4_a16}, {1, 3, nvfp4_a16}}};
+        [NW_PANEL_INT4] = {{1, 1, int4_a16}, {2, 6, int4_a16}, {1, 3, int4_a16}}};
     static const nw_tile_width rows[3] = {{4, 1, rows_a16}, {2, 6, rows_a16}, {1, 3, rows_a16}};
     const nw_tile_width *k = nw_has_groups(w->type) ? widths[w->type.kind] : rows;
     nw_linear_tiled(w, a, panel0, panel1, y, ldy, k, k + 1);
