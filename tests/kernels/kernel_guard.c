@@ -29,15 +29,15 @@ typedef struct {
 static const row products[] = {
     {{"bf16", false}, 0.62},      {{"fp8-e4m3", false}, 0.55}, {{"bf16-12", false}, 0.50},
     {{"int8", true}, 0.64},       {{"int8", false}, 0.58},     {{"int4-g128", true}, 0.55},
-    {{"int4-g128", false}, 0.55}, {{"int4-g32", true}, 0.42},  {{"int4-g32", false}, 0.48},
-    {{"nvfp4", true}, 0.30},      {{"nvfp4", false}, 0.36},    {{"mxfp4", true}, 0.36},
+    {{"int4-g128", false}, 0.58}, {{"int4-g32", true}, 0.54},  {{"int4-g32", false}, 0.56},
+    {{"nvfp4", true}, 0.40},      {{"nvfp4", false}, 0.48},    {{"mxfp4", true}, 0.52},
 };
 
 /* Share of the raw read with one token; weights come from memory. */
 static const row streams[] = {
     {{"bf16", false}, 0.58},     {{"int8", false}, 0.54},      {{"int8", true}, 0.56},
-    {{"int4-g32", false}, 0.50}, {{"int4-g128", false}, 0.50}, {{"int4-g32", true}, 0.45},
-    {{"fp8-e4m3", false}, 0.52}, {{"nvfp4", false}, 0.38},     {{"mxfp4", false}, 0.40},
+    {{"int4-g32", false}, 0.58}, {{"int4-g128", false}, 0.60}, {{"int4-g32", true}, 0.62},
+    {{"fp8-e4m3", false}, 0.52}, {{"nvfp4", false}, 0.54},     {{"mxfp4", false}, 0.56},
 };
 
 typedef enum { HELD, FELL, UNDECIDED, VERDICTS } verdict;
