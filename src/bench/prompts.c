@@ -52,18 +52,22 @@ static bool write_words(nw_buf *b, size_t n_words, uint64_t seed, uint64_t key)
     return b->len > 0 || nw_buf_puts(b, "a");
 }
 
-/* How many prompt tokens the text is: our tokenizer's count, else what the server says it was. */
+/* How many prompt tokens the text is: by our tokenizer or the server's, else by what the server says it
+ * was when it answers. */
 static nw_status count(nw_target *t, const nw_buf *b, uint32_t *n, nw_error *err)
 {
-    if (nw_target_has_tokenizer(t)) {
-        int32_t *ids = NULL;
-        size_t k = 0;
-        if (nw_target_tokenize(t, b->data, b->len, true, &ids, &k, err) != NW_OK) {
-            return err->code;
-        }
+    int32_t *ids = NULL;
+    size_t k = 0;
+    nw_error why = {0};
+
+    if (nw_target_tokenize(t, b->data, b->len, true, &ids, &k, &why) == NW_OK) {
         free(ids);
         *n = (uint32_t)k;
         return NW_OK;
+    }
+    if (why.code != NW_E_UNSUPPORTED) {
+        *err = why;
+        return why.code;
     }
     const nw_gen_request req = {.prompt = b->data, .n_prompt_bytes = b->len, .max_tokens = 1};
     nw_gen_result r;

@@ -174,10 +174,7 @@ static const nw_option options[] = {
     {.name = "again", .type = NW_OPT_FLAG, .help = "measure once more what the record already has"},
     NW_OPTION_API_KEY,
     NW_OPTION_SERVER_MODEL,
-    {.name = "tokenizer",
-     .type = NW_OPT_STRING,
-     .unit = "MODEL",
-     .help = "model whose tokenizer counts prompt tokens for a server"},
+    NW_OPTION_TOKENIZER,
 };
 
 static nw_status run_steps(const nw_args *args, nw_error *err)

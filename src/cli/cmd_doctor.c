@@ -10,6 +10,8 @@
 #include "bench/bandwidth.h"
 #include "bench/peak.h"
 #include "cli/command.h"
+#include "cli/doctor_server.h"
+#include "cli/option_rows.h"
 #include "cli/print_json.h"
 #include "kernels/kernels.h"
 
@@ -24,6 +26,9 @@ static const nw_option options[] = {
      .hi = 1024,
      .unit = "threads",
      .help = "threads that measure; 0 for all this process may use"},
+    NW_OPTION_API_KEY,
+    NW_OPTION_SERVER_MODEL,
+    NW_OPTION_TOKENIZER,
 };
 
 typedef struct {
@@ -182,6 +187,9 @@ static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
     };
 
     (void)exit_code;
+    if (args->n_operands > 0) {
+        return nw_doctor_server(args, err);
+    }
     m.n_threads = nw_cpu_threads(&m.why);
     if (asked > 0) {
         m.n_threads = asked;
@@ -203,13 +211,18 @@ const nw_command nw_cmd_doctor = {
     .fn = run,
     .options = options,
     .n_options = NW_COUNT(options),
-    .operands = "",
-    .summary = "show what this machine can run, with its measured roofs",
+    .operands = "[URL]",
+    .max_operands = 1,
+    .summary = "show what this machine can run, or what can be measured on a server",
     .description =
         "Shows the processor and the instruction sets that the kernels may use, the threads that "
         "affinity and cgroup quota leave, the memory, and the bandwidth of streaming reads from a "
         "buffer larger than the last cache, by all threads and by one. Batch-1 decoding cannot be "
         "faster than this bandwidth divided by the bytes of the weights; prefill and large batches "
         "cannot be faster than the peak of multiply-adds, shown for each kind of activations that "
-        "the processor has an instruction for.",
+        "the processor has an instruction for.\n\n"
+        "With the URL of an OpenAI-compatible server (several replicas: URLs separated by commas) "
+        "it tries out, by a small request each, what the server can do, and says what can be "
+        "measured on it and what cannot, with the reason. --tokenizer names a model whose "
+        "tokenizer is held against the server's.",
 };

@@ -85,6 +85,9 @@ static const nw_option options[] = {
     NW_OPTION_ROLE,
     NW_OPTION_API_KEY,
     NW_OPTION_SERVER_MODEL,
+    NW_OPTION_TOKENIZER,
+    NW_OPTION_RETRIES,
+    NW_OPTION_MAX_RATE,
 };
 
 static nw_status parse_layers(const nw_args *args, unsigned *layers, nw_error *err)
@@ -153,6 +156,9 @@ static void print_tasks(const json_t *out, const char *layer)
 
 static void print_text(const json_t *out)
 {
+    const char *layer = NULL;
+    json_t *why = NULL;
+
     print_interval("perplexity", out, "perplexity", "", 1);
     print_interval("  of the baseline", out, "perplexity_base", "", 1);
     print_interval("  ln ratio", out, "ln_ratio", " nats", 1);
@@ -163,6 +169,10 @@ static void print_text(const json_t *out)
     print_interval("top-1 agreement", out, "top1", " %", 100);
     print_tasks(out, "choice");
     print_tasks(out, "generate");
+    json_object_foreach(json_object_get(out, "not_measured"), layer, why)
+    {
+        (void)printf("%-18s not measured: %s\n", layer, json_string_value(why));
+    }
 }
 
 static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
@@ -185,6 +195,9 @@ static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
         .act = nw_args_str(args, "act"),
         .api_key = nw_args_str(args, "api-key"),
         .model = nw_args_str(args, "model"),
+        .tokenizer = nw_args_str(args, "tokenizer"),
+        .max_retries = (unsigned)nw_args_int(args, "retries"),
+        .max_rate = nw_args_double(args, "max-rate"),
         .record = nw_args_str(args, "record"),
         .candidate = nw_args_str(args, "candidate"),
         .role = nw_args_str(args, "role"),
@@ -217,7 +230,9 @@ const nw_command nw_cmd_eval = {
     .summary = "score an artifact or a server, paired with its baseline",
     .description =
         "TARGET is an artifact or checkpoint on disk, or the URL of an OpenAI-compatible "
-        "server.\n\n"
+        "server (several replicas: URLs separated by commas). On a server perplexity and choice "
+        "need log-probabilities of the prompt; what it cannot give is told as 'not measured', with "
+        "the reason, and kept so in the record (narrow doctor URL says it beforehand).\n\n"
         "perplexity: exp of the mean negative log-likelihood (natural log) over the windows of a "
         "text, cut as llama-perplexity cuts them (second half of each window scored), or with "
         "--stride as the transformers documentation does. With --baseline also KL(baseline || "

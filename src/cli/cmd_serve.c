@@ -200,7 +200,8 @@ const nw_command nw_cmd_serve = {
     .description =
         "Loads ARTIFACT (an artifact folder or any checkpoint) and answers POST "
         "/v1/chat/completions and /v1/completions, whole or as a stream, /tokenize and "
-        "/detokenize, GET /v1/models, /health, /metrics and /narrow/facts (the engine and its "
+        "/detokenize, GET /v1/models, /tokenizer_info, /health, /metrics and /narrow/facts (the "
+        "engine and its "
         "kernel ledger). Completions take several prompts, echo, and logprobs of prompt and answer "
         "(natural log, before sampling); max_tokens 0 with echo scores a prompt alone. Requests "
         "are batched as "

@@ -78,4 +78,21 @@
         .help = "model name for a server; by default the first it lists" \
     }
 
+#define NW_OPTION_TOKENIZER                                          \
+    {                                                                \
+        .name = "tokenizer", .type = NW_OPT_STRING, .unit = "MODEL", \
+        .help = "model whose tokenizer counts for a server"          \
+    }
+#define NW_OPTION_RETRIES                                                                  \
+    {                                                                                      \
+        .name = "retries", .type = NW_OPT_INT, .fallback = "3", .lo = 0, .hi = 100,        \
+        .unit = "tries",                                                                   \
+        .help = "more tries of a request that a server had no room for, or never answered" \
+    }
+#define NW_OPTION_MAX_RATE                                                              \
+    {                                                                                   \
+        .name = "max-rate", .type = NW_OPT_DOUBLE, .fallback = "0", .lo = 0, .hi = 1e6, \
+        .unit = "requests/s", .help = "requests sent to a server at most; 0: no limit"  \
+    }
+
 #endif

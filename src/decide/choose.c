@@ -297,6 +297,21 @@ static void fallback_words(const nw_decision *d, const nw_dec_point *p, char *bu
     }
 }
 
+static void weight_words(const nw_rec_candidate *c, const nw_rec_candidate *b, char *buf, size_t n)
+{
+    if (c->weight_bytes < 0 || b->weight_bytes < 0) {
+        (void)snprintf(buf, n, "bytes of the weights of %s are not known",
+                       c->weight_bytes < 0 ? c->name : b->name);
+        return;
+    }
+    (void)snprintf(buf, n,
+                   "%s holds %.1f MB (%.2f bits a weight) against %.1f MB of %s, a factor "
+                   "of %.2f",
+                   c->name, (double)c->weight_bytes / 1e6, c->effective_bits,
+                   (double)b->weight_bytes / 1e6, b->name,
+                   (double)c->weight_bytes / (double)b->weight_bytes);
+}
+
 /* Why it is faster, from the data: bytes at batch 1, everything else under load. */
 static void mechanism(nw_decision *d, nw_dec_frontier *f)
 {
@@ -312,28 +327,26 @@ static void mechanism(nw_decision *d, nw_dec_frontier *f)
     const nw_rec_candidate *c = &d->candidates[i];
     const nw_rec_candidate *b = &d->candidates[0];
     char kernels[256];
-    char text[768];
+    char weights[256];
+    char text[1024];
     fallback_words(d, &f->points[i], kernels, sizeof kernels);
+    weight_words(c, b, weights, sizeof weights);
     if (f->regime == NW_REGIME_BATCH1) {
         (void)snprintf(text, sizeof text,
-                       "at batch 1 every token reads all weights: %s holds %.1f MB (%.2f bits a "
-                       "weight) against %.1f MB of %s, a factor of %.2f; measured TPOT is %.2f of "
+                       "at batch 1 every token reads all weights: %s; measured TPOT is %.2f of "
                        "the baseline's, TTFT %.2f (what is left is launch, unpacking and compute); "
                        "%s",
-                       c->name, (double)c->weight_bytes / 1e6, c->effective_bits,
-                       (double)b->weight_bytes / 1e6, b->name,
-                       (double)c->weight_bytes / (double)b->weight_bytes, ratio_to_base(f, i, TPOT),
-                       ratio_to_base(f, i, TTFT), kernels);
+                       weights, ratio_to_base(f, i, TPOT), ratio_to_base(f, i, TTFT), kernels);
     } else {
         char goodput[64];
         goodput_words(f, i, goodput, sizeof goodput);
         (void)snprintf(text, sizeof text,
                        "under load one read of the weights serves many requests, so compute and KV "
-                       "decide rather than the %.2f in weight bytes: %s reaches %s "
+                       "decide rather than weight bytes (%s): %s reaches %s "
                        "(activations %s, KV %s), TPOT %.2f, TTFT %.2f; %s",
-                       (double)c->weight_bytes / (double)b->weight_bytes, c->name, goodput,
-                       c->act ? c->act : "not stated", c->kv ? c->kv : "not stated",
-                       ratio_to_base(f, i, TPOT), ratio_to_base(f, i, TTFT), kernels);
+                       weights, c->name, goodput, c->act ? c->act : "not stated",
+                       c->kv ? c->kv : "not stated", ratio_to_base(f, i, TPOT),
+                       ratio_to_base(f, i, TTFT), kernels);
     }
     f->mechanism = keep(d, text);
 }

@@ -4,6 +4,7 @@
 #include "decide/data.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -283,6 +284,26 @@ static bool same_settings(const char *a, const char *b)
     json_decref(x);
     json_decref(y);
     return equal;
+}
+
+const char *nw_data_absent(const nw_rec_candidate *c, const char *suite, char *buf, size_t n)
+{
+    nw_error err = {0};
+    json_t *o = NULL;
+    char layer[64];
+    const char *found = NULL;
+
+    (void)snprintf(layer, sizeof layer, "%.*s", (int)strcspn(suite, ":"), suite);
+    if (c->json != NULL &&
+        nw_json_parse("candidate", c->json, strlen(c->json), &o, &err) == NW_OK) {
+        const json_t *why = json_object_get(json_object_get(o, "not_measured"), layer);
+        if (json_is_string(why)) {
+            (void)snprintf(buf, n, "not measured: %s", json_string_value(why));
+            found = buf;
+        }
+        json_decref(o);
+    }
+    return found;
 }
 
 const char *nw_data_mismatch(const nw_rec_run *a, const nw_rec_run *b)

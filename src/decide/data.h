@@ -62,6 +62,9 @@ bool nw_request_good(const nw_dec_request *q, const nw_regime_rule *slo);
 
 /* Two runs may be compared: same suite, same data, same settings (what is said there about the
  * baseline itself aside). NULL, or what differs. */
+/* Why a candidate has no run of a suite, from its row's "not_measured": {"layer": reason}; *buf is filled
+ * and returned; NULL where nothing is said. */
+const char *nw_data_absent(const nw_rec_candidate *c, const char *suite, char *buf, size_t n);
 const char *nw_data_mismatch(const nw_rec_run *a, const nw_rec_run *b);
 
 #endif

@@ -27,6 +27,7 @@ typedef struct {
     double *imputed;     /* [n_candidates] success rate multiplied into the goodput; 1: none */
     double q;            /* percentile of TTFT and TPOT */
     bool graded;         /* requests carry their own grade */
+    bool memory_known;   /* of all that are measured; otherwise memory is no objective */
     double *scratch;     /* values of one draw, of the longest run */
     uint32_t *idx, *files;
 } regime_ctx;
@@ -159,7 +160,7 @@ static void draw_candidate(const regime_ctx *c, size_t candidate, nw_dec_draws *
             at[OBJ_FIRST] = goodput(c, candidate, best, draw_indices(c, best, b));
         }
         w->cost[b * m + candidate] = cost_of(c->f->regime, at[OBJ_FIRST]);
-        at[OBJ_MEMORY] = p->objectives[OBJ_MEMORY].value;
+        at[OBJ_MEMORY] = c->memory_known ? p->objectives[OBJ_MEMORY].value : 0;
     }
 }
 
@@ -195,7 +196,7 @@ static nw_status memory_of(nw_record *rec, const nw_rec_run *run, const nw_rec_c
     if (isnan(bytes) && cand->weight_bytes >= 0) {
         bytes = (double)cand->weight_bytes;
     }
-    *mb = isnan(bytes) ? 0 : bytes / BYTES_PER_MB;
+    *mb = bytes / BYTES_PER_MB; /* NaN: not known */
     return st;
 }
 
@@ -327,6 +328,18 @@ static nw_status best_run(nw_record *rec, regime_ctx *c, size_t candidate, nw_er
     return NW_OK;
 }
 
+/* Of every candidate that is compared; a value that is not there must not look like the least. */
+static bool memory_is_known(const regime_ctx *c)
+{
+    bool known = true;
+
+    for (size_t i = 0; i < c->d->n_candidates; i++) {
+        const nw_dec_point *p = &c->f->points[i];
+        known = known && !(p->measured && isnan(p->objectives[OBJ_MEMORY].value));
+    }
+    return known;
+}
+
 static nw_status read_runs(nw_record *rec, regime_ctx *c, const nw_rec_run *operating,
                            nw_error *err)
 {
@@ -352,6 +365,7 @@ static nw_status read_runs(nw_record *rec, regime_ctx *c, const nw_rec_run *oper
             c->graded = c->graded && c->best[i].requests[k].correct >= 0;
         }
     }
+    c->memory_known = memory_is_known(c);
     c->q = c->f->regime == NW_REGIME_BATCH1 ? 0.5 : least >= NW_P99_MIN_N ? 0.99 : 0.9;
     return NW_OK;
 }

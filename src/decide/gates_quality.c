@@ -350,6 +350,10 @@ static nw_status one_slice(slice *s)
                                         : NULL;
     if (why != NULL) {
         const char *suite = s->base != NULL ? s->base->suite : s->cand->suite;
+        const size_t absent = s->base == NULL ? 0 : s->candidate;
+        char reason[256];
+        const char *said = nw_data_absent(&s->d->candidates[absent], suite, reason, sizeof reason);
+        why = said != NULL ? said : why;
         return missing(s->d, s->candidate, s->g, suite, why, s->err);
     }
     const char *mismatch = nw_data_mismatch(s->base, s->cand);

@@ -152,7 +152,13 @@ static void print_point(const nw_decision *d, const nw_dec_frontier *f, size_t i
                         i == f->chosen ? "   <- recommended" : "");
     for (size_t k = 0; k < f->n_objectives; k++) {
         const nw_dec_objective *o = &p->objectives[k];
-        if (isnan(o->value) || (i == 0 && strcmp(o->name, "worst slice") == 0)) {
+        if (i == 0 && strcmp(o->name, "worst slice") == 0) {
+            continue;
+        }
+        if (isnan(o->value)) {
+            if (p->measured && o->name != NULL) {
+                (void)nw_buf_printf(out, "      %-26s not measured\n", o->name);
+            }
             continue;
         }
         (void)nw_buf_printf(out, "      %-26s %10s %-4s", o->name, number(a, o->value, "%.*f"),

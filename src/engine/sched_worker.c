@@ -22,12 +22,15 @@ static void tell(const nw_sched_job *j, nw_sched_event ev)
     j->request.on_event(j->request.ctx, &ev);
 }
 
-/* The job is in no list any more. */
-static void finish(nw_scheduler *s, nw_sched_job *j, nw_finish why, int32_t id,
+/* The job is in no list any more. end: the token that ended it; NULL: none. */
+static void finish(nw_scheduler *s, nw_sched_job *j, nw_finish why, const nw_pick *end,
                    const nw_error *error)
 {
     tell(j, (nw_sched_event){.type = why == NW_FINISH_ERROR ? NW_SCHED_ERROR : NW_SCHED_DONE,
-                             .id = id,
+                             .id = end != NULL ? end->id : -1,
+                             .logprob = end != NULL ? end->logprob : 0,
+                             .n_top = end != NULL ? end->n_top : 0,
+                             .top = end != NULL ? end->top : NULL,
                              .finish = why,
                              .error = error});
     (void)pthread_mutex_lock(&s->lock);
@@ -243,7 +246,7 @@ static bool ends_text(const nw_engine *e, int32_t id)
     return e->tokenizer != NULL && nw_tokenizer_is_eog(e->tokenizer, id);
 }
 
-static void retire(nw_scheduler *s, nw_sched_job *j, nw_finish why, int32_t id,
+static void retire(nw_scheduler *s, nw_sched_job *j, nw_finish why, const nw_pick *end,
                    const nw_error *error)
 {
     (void)pthread_mutex_lock(&s->lock);
@@ -254,19 +257,19 @@ static void retire(nw_scheduler *s, nw_sched_job *j, nw_finish why, int32_t id,
         }
     }
     (void)pthread_mutex_unlock(&s->lock);
-    finish(s, j, why, id, error);
+    finish(s, j, why, end, error);
 }
 
 /* Hands one picked token on, and ends the job where it was the last. */
 static void deliver(nw_scheduler *s, nw_sched_job *j, const nw_sched_pick *p)
 {
     if (p->status != NW_OK) {
-        retire(s, j, NW_FINISH_ERROR, -1, &p->error);
+        retire(s, j, NW_FINISH_ERROR, NULL, &p->error);
         return;
     }
     const int32_t id = p->pick.id;
     if (!j->request.ignore_eos && ends_text(s->engine, id)) {
-        retire(s, j, NW_FINISH_STOP, id, NULL);
+        retire(s, j, NW_FINISH_STOP, &p->pick, NULL);
         return;
     }
     j->tokens[j->n_tokens++] = id;
@@ -278,7 +281,7 @@ static void deliver(nw_scheduler *s, nw_sched_job *j, const nw_sched_pick *p)
                              .n_top = p->pick.n_top,
                              .top = p->pick.top});
     if (j->n_output == j->request.max_tokens) {
-        retire(s, j, NW_FINISH_LENGTH, -1, NULL);
+        retire(s, j, NW_FINISH_LENGTH, NULL, NULL);
     }
 }
 
@@ -309,7 +312,7 @@ static void count_step(nw_scheduler *s, int64_t start)
 static void fail_step(nw_scheduler *s, const nw_error *err)
 {
     for (uint32_t i = 0; i < s->n_items; i++) {
-        retire(s, s->item_jobs[i], NW_FINISH_ERROR, -1, err);
+        retire(s, s->item_jobs[i], NW_FINISH_ERROR, NULL, err);
     }
 }
 
@@ -322,11 +325,11 @@ static void end_item(nw_scheduler *s, uint32_t i)
     const nw_error *why = nw_sched_scoring(j) ? nw_sched_score_tell(s, i, tell) : NULL;
 
     if (why != NULL) {
-        retire(s, j, NW_FINISH_ERROR, -1, why);
+        retire(s, j, NW_FINISH_ERROR, NULL, why);
     } else if (sampled) {
         deliver(s, j, &s->picks[i]);
     } else if (whole) { /* nothing was asked for after the prompt */
-        retire(s, j, NW_FINISH_LENGTH, -1, NULL);
+        retire(s, j, NW_FINISH_LENGTH, NULL, NULL);
     }
 }
 
@@ -408,12 +411,12 @@ void *nw_sched_worker(void *scheduler)
         go_on = take_work(s, &calls, &gone, &stuck);
         for (nw_sched_job *next = NULL; gone != NULL; gone = next) {
             next = gone->next;
-            finish(s, gone, NW_FINISH_CANCELLED, -1, NULL);
+            finish(s, gone, NW_FINISH_CANCELLED, NULL, NULL);
         }
         if (stuck != NULL) {
             nw_error err = {0};
             (void)nw_fail(&err, NW_E_BUSY, "the engine's sessions or pages are held elsewhere");
-            finish(s, stuck, NW_FINISH_ERROR, -1, &err);
+            finish(s, stuck, NW_FINISH_ERROR, NULL, &err);
         }
         run_calls(s, calls);
         if (s->n_active > 0) {

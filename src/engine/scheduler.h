@@ -40,9 +40,9 @@ typedef struct {
     nw_sched_event_type type;
     uint64_t request; /* what submit gave */
     int32_t id;       /* PROMPT, TOKEN: the token; DONE with STOP: the end token; -1 otherwise */
-    float logprob;    /* PROMPT, TOKEN: nats, before sampling */
-    uint32_t n_top;   /* PROMPT, TOKEN */
-    const nw_logprob *top; /* PROMPT, TOKEN: borrowed for the call */
+    float logprob;    /* of id, nats, before sampling */
+    uint32_t n_top;   /* the most likely in its place */
+    const nw_logprob *top; /* borrowed for the call */
     nw_finish finish;      /* DONE, ERROR */
     const nw_error *error; /* ERROR: borrowed for the call */
     int64_t t_ns;          /* CLOCK_MONOTONIC, when the event was made */

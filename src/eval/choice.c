@@ -212,7 +212,7 @@ static nw_status run_all(run *r, nw_error *err)
     return st;
 }
 
-static void choose(const nw_item *it, nw_choice_answer *a)
+void nw_choice_pick(const nw_item *it, nw_choice_answer *a)
 {
     a->best_sum = a->best_bytes = a->scored ? 0 : -1;
     for (uint32_t c = 1; c < it->n_choices && a->scored; c++) {
@@ -223,12 +223,33 @@ static void choose(const nw_item *it, nw_choice_answer *a)
     }
 }
 
+nw_status nw_choice_answers_open(const nw_suite *suite, nw_choice_answers *a, size_t *n,
+                                 nw_error *err)
+{
+    size_t at = 0;
+
+    *n = 0;
+    for (size_t i = 0; i < suite->n_items; i++) {
+        *n += suite->items[i].n_choices;
+    }
+    a->items = calloc(suite->n_items, sizeof *a->items);
+    a->storage = calloc(*n, sizeof *a->storage);
+    if (a->items == NULL || a->storage == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "no memory for %zu choices", *n);
+    }
+    for (size_t i = 0; i < suite->n_items; i++) {
+        a->items[i].logprob = a->storage + at;
+        at += suite->items[i].n_choices;
+    }
+    return NW_OK;
+}
+
 static nw_status open_run(run *r, nw_error *err)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < r->suite->n_items; i++) {
-        n += r->suite->items[i].n_choices;
+    if (nw_choice_answers_open(r->suite, r->out, &n, err) != NW_OK) {
+        return err->code;
     }
     r->n_vocab = nw_engine_config(r->engine)->n_vocab;
     r->max_rows = (uint32_t)(LOGITS_BYTES / sizeof(float) / r->n_vocab) + 1;
@@ -236,16 +257,8 @@ static nw_status open_run(run *r, nw_error *err)
     r->logits = calloc((size_t)r->max_rows * r->n_vocab, sizeof *r->logits);
     r->row_lp = calloc(r->max_rows, sizeof *r->row_lp);
     r->row_id = calloc(r->max_rows, sizeof *r->row_id);
-    r->out->items = calloc(r->suite->n_items, sizeof *r->out->items);
-    r->out->storage = calloc(n, sizeof *r->out->storage);
-    if (r->seqs == NULL || r->logits == NULL || r->row_lp == NULL || r->row_id == NULL ||
-        r->out->items == NULL || r->out->storage == NULL) {
+    if (r->seqs == NULL || r->logits == NULL || r->row_lp == NULL || r->row_id == NULL) {
         return nw_fail(err, NW_E_NOMEM, "no memory for %zu sequences", n);
-    }
-    n = 0;
-    for (size_t i = 0; i < r->suite->n_items; i++) {
-        r->out->items[i].logprob = r->out->storage + n;
-        n += r->suite->items[i].n_choices;
     }
     return nw_pool_open(nw_engine_get_facts(r->engine)->n_threads, &r->pool, err);
 }
@@ -261,7 +274,7 @@ nw_status nw_choice_run(nw_engine *e, const nw_suite *suite, nw_choice_answers *
     }
     st = st == NW_OK ? run_all(&r, err) : st;
     for (size_t i = 0; i < suite->n_items && st == NW_OK; i++) {
-        choose(&suite->items[i], &answers.items[i]);
+        nw_choice_pick(&suite->items[i], &answers.items[i]);
     }
     nw_ids_release(&r.ids);
     free(r.seqs);

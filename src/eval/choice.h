@@ -1,4 +1,4 @@
-/* Choice suites: the likelihood of each continuation after the prompt, by the local engine.
+/* Choice suites: the likelihood of each continuation after the prompt, by the local engine (remote.h: by a server).
  *
  *   context = ids of the prompt, whole = ids of prompt + choice; scored are exactly the tokens
  *   whole[len(context)..], as lm-evaluation-harness cuts them
@@ -28,5 +28,10 @@ typedef struct {
 NW_MUST_USE nw_status nw_choice_run(nw_engine *e, const nw_suite *suite, nw_choice_answers *out,
                                     nw_error *err);
 void nw_choice_answers_release(nw_choice_answers *a);
+
+/* Room for the answers of a suite, of *n choices together; and the choice that an item's scores make. */
+NW_MUST_USE nw_status nw_choice_answers_open(const nw_suite *suite, nw_choice_answers *a, size_t *n,
+                                             nw_error *err);
+void nw_choice_pick(const nw_item *it, nw_choice_answer *a);
 
 #endif

@@ -11,7 +11,10 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "eval/session.h"
+#include "model/tokenizer.h"
 #include "record/fingerprint.h"
+
+enum { DEFAULT_PARALLEL = 16 };
 
 static nw_status open_engine(const nw_eval_options *o, const char *path, bool is_base,
                              nw_engine **out, nw_error *err)
@@ -62,6 +65,12 @@ static nw_status put_candidate(nw_eval_session *s, nw_error *err)
         row.effective_bits = f->effective_bits;
         row.json = json;
     }
+    if (s->absent != NULL) {
+        json_t *missing = json_pack("{s:O}", "not_measured", s->absent);
+        json = missing != NULL ? nw_json_canonical(missing) : NULL;
+        row.json = json;
+        json_decref(missing);
+    }
     const nw_status st = nw_record_candidate_put(s->record, &row, err);
     free(json);
     return st;
@@ -85,20 +94,51 @@ static nw_status open_record(nw_eval_session *s, nw_error *err)
     return st == NW_OK ? put_candidate(s, err) : st;
 }
 
+/* The server, and the hash of what it runs where it is one of narrow's. */
+static nw_status open_remote(nw_eval_session *s, nw_error *err)
+{
+    const nw_eval_options *o = s->o;
+    const nw_target_options t = {.tokenizer = o->tokenizer,
+                                 .api_key = o->api_key,
+                                 .model = o->model,
+                                 .max_retries = o->max_retries,
+                                 .max_rate = o->max_rate};
+    nw_status st = nw_target_open(o->target, &t, &s->remote, err);
+
+    if (st == NW_OK && o->tokenizer != NULL) {
+        st = nw_tokenizer_open(o->tokenizer, &s->tokenizer, err);
+        st = st == NW_OK ? nw_target_check_tokenizer(s->remote, err) : st;
+    }
+    if (st == NW_OK) {
+        json_t *facts = nw_target_facts(s->remote);
+        const char *hash = json_string_value(json_object_get(facts, "artifact_hash"));
+        (void)snprintf(s->hash_text, sizeof s->hash_text, "%.64s",
+                       hash != NULL ? hash : nw_target_model(s->remote));
+        s->artifact_hash = s->hash_text;
+        s->max_len = nw_target_max_len(s->remote);
+        json_decref(facts);
+    }
+    return st;
+}
+
+const nw_tokenizer *nw_eval_tokenizer(const nw_eval_session *s)
+{
+    return s->engine != NULL ? nw_engine_tokenizer(s->engine) : s->tokenizer;
+}
+
+unsigned nw_eval_parallel(const nw_eval_session *s)
+{
+    return s->o->n_parallel > 0 ? s->o->n_parallel : DEFAULT_PARALLEL;
+}
+
 static nw_status open_engines(nw_eval_session *s, unsigned layers, nw_error *err)
 {
     const nw_eval_options *o = s->o;
     const bool url = nw_target_spec_is_url(o->target);
 
     s->artifact_hash = o->target;
-    if (url && (layers & (NW_EVAL_PERPLEXITY | NW_EVAL_CHOICE)) != 0) {
-        return nw_fail(err, NW_E_UNSUPPORTED,
-                       "%s: perplexity and choice need log-probabilities of the prompt, which are "
-                       "read from local artifacts only; --layer generate works on a server",
-                       o->target);
-    }
     if (url) {
-        return NW_OK;
+        return open_remote(s, err);
     }
     nw_status st = open_engine(o, o->target, false, &s->engine, err);
     if (st == NW_OK) {
@@ -171,9 +211,6 @@ static unsigned default_layers(const nw_eval_options *o)
     if (o->layers != 0) {
         return o->layers;
     }
-    if (nw_target_spec_is_url(o->target)) {
-        return NW_EVAL_GENERATE;
-    }
     return (o->text != NULL ? NW_EVAL_PERPLEXITY : 0U) | NW_EVAL_CHOICE | NW_EVAL_GENERATE;
 }
 
@@ -188,6 +225,36 @@ static nw_status check_options(const nw_eval_options *o, unsigned layers, nw_err
     return NW_OK;
 }
 
+/* Layers that a server has to give log-probabilities for. */
+#define BY_LIKELIHOOD (NW_EVAL_PERPLEXITY | NW_EVAL_CHOICE)
+
+static bool can_score(const nw_eval_session *s, unsigned layer, nw_error *why)
+{
+    int32_t *ids = NULL;
+    size_t n = 0;
+
+    if (nw_target_can_score(s->remote, why) != NW_OK) {
+        return false;
+    }
+    if (layer == NW_EVAL_PERPLEXITY && s->tokenizer == NULL) {
+        (void)nw_fail(why, NW_E_UNSUPPORTED,
+                      "windows are cut by a tokenizer here: give --tokenizer MODEL");
+        return false;
+    }
+    const bool ok = nw_target_tokenize(s->remote, "a", 1, true, &ids, &n, why) == NW_OK;
+    free(ids);
+    return ok;
+}
+
+static void put_absent(nw_eval_session *s, const char *layer, const char *why)
+{
+    nw_log(NW_LOG_WARN, "%s: not measured: %s", layer, why);
+    if (s->absent == NULL) {
+        s->absent = json_object();
+    }
+    (void)json_object_set_new(s->absent, layer, json_string(why));
+}
+
 static nw_status run_layers(nw_eval_session *s, unsigned layers, nw_error *err)
 {
     static nw_status (*const run[])(nw_eval_session *, nw_error *) = {
@@ -199,11 +266,21 @@ static nw_status run_layers(nw_eval_session *s, unsigned layers, nw_error *err)
     };
 
     for (size_t i = 0; i < NW_COUNT(run); i++) {
-        if ((layers & 1U << i) != 0 && run[i](s, err) != NW_OK) {
+        nw_error why = {0};
+        if ((layers & 1U << i) == 0) {
+            continue;
+        }
+        if (s->remote != NULL && (1U << i & BY_LIKELIHOOD) != 0 && !can_score(s, 1U << i, &why)) {
+            put_absent(s, names[i], why.message);
+            layers &= ~(1U << i);
+        } else if (run[i](s, err) != NW_OK) {
             return nw_context(err, "%s", names[i]);
         }
     }
-    return NW_OK;
+    return layers != 0
+               ? NW_OK
+               : nw_fail(err, NW_E_UNSUPPORTED, "nothing could be measured: %s",
+                         json_string_value(json_object_iter_value(json_object_iter(s->absent))));
 }
 
 nw_status nw_evaluate(const nw_eval_options *o, json_t **out, nw_error *err)
@@ -219,6 +296,13 @@ nw_status nw_evaluate(const nw_eval_options *o, json_t **out, nw_error *err)
         (void)json_object_set_new(s.out, "artifact_hash", json_string(s.artifact_hash));
         st = run_layers(&s, layers, err);
     }
+    if (st == NW_OK && s.absent != NULL) {
+        (void)json_object_set(s.out, "not_measured", s.absent);
+        st = s.record != NULL ? put_candidate(&s, err) : NW_OK;
+    }
+    json_decref(s.absent);
+    nw_target_close(s.remote);
+    nw_tokenizer_close(s.tokenizer);
     nw_engine_close(s.engine);
     nw_engine_close(s.base);
     nw_record_close(s.record);

@@ -31,14 +31,19 @@ typedef struct {
     const char *generate; /* suite (builtin:assistant) */
     uint32_t max_items;   /* of each suite (all, or the generator's own number) */
     uint64_t seed;        /* of the generators */
-    unsigned n_parallel;  /* generate: requests in flight (16) */
+    unsigned n_parallel;  /* generate, and all layers on a server: requests in flight (16) */
     unsigned n_threads;   /* engine (by affinity and quota) */
     const char *tier, *kv, *act, *api_key, *model;
+    const char *tokenizer; /* server: model whose tokenizer gives its ids (the server's own) */
+    unsigned max_retries;  /* server: of a request it had no room for (none) */
+    double max_rate;       /* server: requests/s at most (no limit) */
     const char *record, *candidate, *role; /* record file, name and role of the target in it */
 } nw_eval_options;
 
 /* *out: what was measured, for the terminal and --json; owned by the caller. A layer already done
- * in the record with the same settings and artifact is not run again and says "reused". */
+ * in the record with the same settings and artifact is not run again and says "reused". What a server
+ * cannot give stands under "not_measured", with the reason, here and in the candidate's row; it is an
+ * error only where nothing at all could be measured. */
 NW_MUST_USE nw_status nw_evaluate(const nw_eval_options *o, json_t **out, nw_error *err);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "artifact/artifact.h"
 #include "base/hash.h"
-#include "eval/perplexity.h"
+#include "eval/remote.h"
 #include "eval/session.h"
 #include "eval/summary.h"
 
@@ -35,7 +35,7 @@ static nw_status collect(void *ctx, size_t window, uint32_t pos, const nw_diverg
 
 static json_t *settings_of(const nw_eval_session *s, const nw_windows *w, uint32_t n_ctx)
 {
-    const nw_digest tok = nw_tokenizer_hash(nw_engine_tokenizer(s->engine));
+    const nw_digest tok = nw_tokenizer_hash(nw_eval_tokenizer(s));
     return json_pack("{s:s, s:i, s:i, s:I, s:s, s:s, s:s}", "cut", nw_cut_name(w->cut), "n_ctx",
                      (int)n_ctx, "stride", (int)s->o->stride, "windows", (json_int_t)w->n, "text",
                      w->data_hash.hex, "tokenizer", tok.hex, "baseline",
@@ -52,7 +52,11 @@ static nw_status measure(nw_eval_session *s, const nw_windows *w, nw_eval_run *r
     if (c.rows == NULL || c.nll_base == NULL) {
         st = nw_fail(err, NW_E_NOMEM, "no memory for %llu tokens", (unsigned long long)w->n_scored);
     }
-    st = st == NW_OK ? nw_perplexity_run(s->engine, s->base, w, collect, &c, err) : st;
+    if (st == NW_OK) {
+        st = s->remote != NULL
+                 ? nw_remote_perplexity(s->remote, w, nw_eval_parallel(s), collect, &c, err)
+                 : nw_perplexity_run(s->engine, s->base, w, collect, &c, err);
+    }
     if (st == NW_OK && s->record != NULL) {
         st = nw_record_add_tokens(s->record, run->id, c.rows, c.n, err);
     }
@@ -68,7 +72,9 @@ nw_status nw_eval_perplexity(nw_eval_session *s, nw_error *err)
                                   .n_ctx = s->o->n_ctx > 0 ? s->o->n_ctx : 512,
                                   .stride = s->o->stride,
                                   .max_windows = s->o->max_windows};
-    const uint32_t limit = nw_engine_get_facts(s->engine)->n_ctx;
+    const uint32_t limit = s->engine != NULL ? nw_engine_get_facts(s->engine)->n_ctx
+                           : s->max_len > 0  ? s->max_len
+                                             : UINT32_MAX;
     nw_windows w;
     nw_eval_run run;
 
@@ -76,7 +82,7 @@ nw_status nw_eval_perplexity(nw_eval_session *s, nw_error *err)
         return nw_fail(err, NW_E_RANGE, "context of %u tokens, the model's limit is %u", wo.n_ctx,
                        limit);
     }
-    if (nw_windows_open(nw_engine_tokenizer(s->engine), &wo, &w, err) != NW_OK) {
+    if (nw_windows_open(nw_eval_tokenizer(s), &wo, &w, err) != NW_OK) {
         return err->code;
     }
     json_t *settings = settings_of(s, &w, wo.n_ctx);

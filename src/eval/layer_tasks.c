@@ -6,13 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "eval/choice.h"
 #include "eval/generate.h"
+#include "eval/remote.h"
 #include "eval/session.h"
 #include "eval/summary.h"
+#include "model/template.h"
 #include "model/tokenizer.h"
 
-enum { NAME_MAX_BYTES = 256, PARALLEL = 16, GENERATE_CTX = 4096 };
+enum { NAME_MAX_BYTES = 256, GENERATE_CTX = 4096 };
 
 /* rows [n_items] with what they point to; details are owned strings, one an item, or NULL. */
 typedef struct {
@@ -57,7 +60,10 @@ static char *choice_details(const nw_item *it, const nw_choice_answer *a)
 static nw_status measure_choice(nw_eval_session *s, const nw_suite *suite, task_rows *t,
                                 nw_error *err)
 {
-    if (nw_choice_run(s->engine, suite, &t->choices, err) != NW_OK) {
+    const nw_status st = s->remote != NULL ? nw_remote_choice(s->remote, suite, nw_eval_parallel(s),
+                                                              s->max_len, &t->choices, err)
+                                           : nw_choice_run(s->engine, suite, &t->choices, err);
+    if (st != NW_OK) {
         return err->code;
     }
     for (size_t i = 0; i < suite->n_items; i++) {
@@ -93,11 +99,8 @@ static nw_status open_target(const nw_eval_session *s, unsigned n_parallel, nw_t
                                  .tier = o->tier,
                                  .kv = o->kv,
                                  .act = o->act,
-                                 .api_key = o->api_key,
-                                 .model = o->model,
                                  .n_ctx = generate_ctx(s),
-                                 .max_seqs = n_parallel,
-                                 .max_retries = 3};
+                                 .max_seqs = n_parallel};
     return nw_target_open(o->target, &t, out, err);
 }
 
@@ -105,14 +108,16 @@ static nw_status open_target(const nw_eval_session *s, unsigned n_parallel, nw_t
 static nw_status measure_generate(nw_eval_session *s, const nw_suite *suite, task_rows *t,
                                   nw_error *err)
 {
-    const unsigned n_parallel = s->o->n_parallel > 0 ? s->o->n_parallel : PARALLEL;
-    nw_target *target = NULL;
+    const unsigned n_parallel = nw_eval_parallel(s);
+    nw_target *target = s->remote;
 
-    if (open_target(s, n_parallel, &target, err) != NW_OK) {
+    if (target == NULL && open_target(s, n_parallel, &target, err) != NW_OK) {
         return err->code;
     }
     const nw_status st = nw_generate_run(target, suite, n_parallel, s->o->seed, &t->answers, err);
-    nw_target_close(target);
+    if (target != s->remote) {
+        nw_target_close(target);
+    }
     for (size_t i = 0; i < suite->n_items && st == NW_OK; i++) {
         const nw_gen_answer *a = &t->answers[i];
         t->rows[i] = (nw_rec_item){.item_id = suite->items[i].id,
@@ -169,10 +174,50 @@ static void suite_name(const char *layer, const char *spec, char *name, size_t n
     (void)snprintf(name, n, "%s:%s", layer, slash != NULL ? slash + 1 : colon);
 }
 
-/* A template moves scores by more than quantization does (REPORTS H5): it is a setting. */
-static nw_status put_template(const nw_eval_session *s, json_t *settings, nw_error *err)
+/* Whether a server counts as many tokens for a chat as the template of the tokenizer here gives. */
+static nw_status same_template(const nw_eval_session *s, const nw_suite *suite, bool *same,
+                               nw_error *err)
 {
-    const char *template = nw_tokenizer_chat_template(nw_engine_tokenizer(s->engine));
+    const nw_gen_request req = {
+        .messages = suite->items[0].messages, .max_tokens = 1, .no_stream = true};
+    nw_gen_result r;
+    nw_error ignored = {0};
+    nw_ids ids;
+
+    *same = false;
+    if (nw_target_generate(s->remote, &req, &r, err) != NW_OK) {
+        return err->code;
+    }
+    nw_ids_init(&ids);
+    if (nw_chat_encode(s->tokenizer, req.messages, true, &ids, &ignored) == NW_OK) {
+        *same = ids.n == r.n_prompt;
+    }
+    if (!*same) {
+        nw_log(
+            NW_LOG_WARN,
+            "the server makes %u tokens of a chat, %s %zu: its template is another, and its runs "
+            "are not compared with those under this one",
+            r.n_prompt, s->o->tokenizer, ids.n);
+    }
+    nw_ids_release(&ids);
+    nw_gen_result_release(&r);
+    return NW_OK;
+}
+
+/* A template moves scores by more than quantization does (REPORTS H5): it is a setting. */
+static nw_status put_template(const nw_eval_session *s, const nw_suite *suite, json_t *settings,
+                              nw_error *err)
+{
+    bool same = true;
+
+    if (s->remote != NULL && same_template(s, suite, &same, err) != NW_OK) {
+        return err->code;
+    }
+    if (!same) {
+        (void)json_object_set_new(settings, "template", json_string("the server's own"));
+        return NW_OK;
+    }
+    const char *template = nw_tokenizer_chat_template(nw_eval_tokenizer(s));
     nw_digest hash = {"none"};
 
     if (template != NULL && nw_digest_bytes(template, strlen(template), &hash, err) != NW_OK) {
@@ -187,12 +232,12 @@ static nw_status settings_of(const nw_eval_session *s, const task_layer *layer,
 {
     *out = json_pack("{s:s, s:s, s:s}", "layer", layer->layer, "items", suite->hash.hex, "scoring",
                      layer->scoring);
-    if (s->engine == NULL) {
+    if (nw_eval_tokenizer(s) == NULL) {
         return NW_OK;
     }
-    const nw_digest tok = nw_tokenizer_hash(nw_engine_tokenizer(s->engine));
+    const nw_digest tok = nw_tokenizer_hash(nw_eval_tokenizer(s));
     (void)json_object_set_new(*out, "tokenizer", json_string(tok.hex));
-    return layer->kind == NW_ITEM_GENERATE ? put_template(s, *out, err) : NW_OK;
+    return layer->kind == NW_ITEM_GENERATE ? put_template(s, suite, *out, err) : NW_OK;
 }
 
 static nw_status run_layer(nw_eval_session *s, const task_layer *layer, const char *spec,

@@ -22,6 +22,7 @@ typedef enum {
     ROUTE_TEXT,
     ROUTE_TOKENIZE,
     ROUTE_DETOKENIZE,
+    ROUTE_TOKENIZER,
     ROUTE_MODELS,
     ROUTE_HEALTH,
     ROUTE_METRICS,
@@ -37,6 +38,7 @@ static const struct {
     {"/v1/completions", "POST", ROUTE_TEXT, false},
     {"/tokenize", "POST", ROUTE_TOKENIZE, false},
     {"/detokenize", "POST", ROUTE_DETOKENIZE, false},
+    {"/tokenizer_info", "GET", ROUTE_TOKENIZER, false},
     {"/v1/models", "GET", ROUTE_MODELS, false},
     {"/health", "GET", ROUTE_HEALTH, true},
     {"/metrics", "GET", ROUTE_METRICS, false},
@@ -220,6 +222,9 @@ static enum MHD_Result dispatch(nw_server *s, struct MHD_Connection *conn, const
     case ROUTE_DETOKENIZE:
         text = nw_detokenize_text(s, x->body.data != NULL ? x->body.data : "", x->body.len, &e);
         return answer_text(s, conn, text, &e);
+    case ROUTE_TOKENIZER:
+        return answer(s, conn, MHD_HTTP_OK, "application/json", nw_tokenizer_info_text(s), NULL,
+                      NULL);
     case ROUTE_MODELS:
         return answer(s, conn, MHD_HTTP_OK, "application/json", models_text(s), NULL, NULL);
     case ROUTE_HEALTH:

@@ -19,6 +19,7 @@ char *nw_facts_text(nw_server *s);
 
 /* Answers of POST /tokenize and /detokenize (tokens.c); NULL: *e says why. */
 char *nw_tokenize_text(const nw_server *s, const char *body, size_t n, nw_api_error *e);
+char *nw_tokenizer_info_text(const nw_server *s); /* GET /tokenizer_info; NULL: no memory */
 char *nw_detokenize_text(const nw_server *s, const char *body, size_t n, nw_api_error *e);
 
 #endif

@@ -295,6 +295,9 @@ static void take_end(nw_job *j, const nw_mail *mail)
 
     j->ended = true;
     nw_textout_flush(j->out, &j->text);
+    if (!j->req.chat && mail->finish == NW_FINISH_STOP && mail->id >= 0) {
+        take_logprob(j, mail); /* clients count on one token more than the prompt has */
+    }
     if (mail->finish == NW_FINISH_STOP || mail->finish == NW_FINISH_LENGTH) {
         j->finish = nw_finish_name(mail->finish);
     } else if (mail->finish == NW_FINISH_CANCELLED) {

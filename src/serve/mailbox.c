@@ -25,6 +25,8 @@ struct nw_mailbox {
     uint32_t max_top, n_output;
     bool ended;
     nw_finish finish;
+    entry end; /* id -1: no token ended it */
+    nw_logprob end_top[NW_TOP_LOGPROBS_MAX];
     nw_status status;
     char message[512];
 };
@@ -83,6 +85,10 @@ void nw_mailbox_on_event(void *mailbox, const nw_sched_event *e)
         m->n++;
     } else if (!prompt && e->type != NW_SCHED_TOKEN) {
         m->ended = true;
+        m->end = (entry){false, e->id, e->logprob, e->n_top};
+        if (e->n_top > 0) {
+            memcpy(m->end_top, e->top, e->n_top * sizeof *e->top);
+        }
         m->finish = e->finish;
         m->status = e->type == NW_SCHED_ERROR ? e->error->code : NW_OK;
         (void)snprintf(m->message, sizeof m->message, "%.500s",
@@ -127,6 +133,10 @@ nw_mail nw_mailbox_next(nw_mailbox *m, unsigned wait_ms)
         m->n_read++;
     } else if (m->ended) {
         mail.kind = NW_MAIL_END;
+        mail.id = m->end.id;
+        mail.logprob = m->end.logprob;
+        mail.n_top = m->end.n_top;
+        mail.top = m->end_top;
         mail.finish = m->finish;
         mail.status = m->status;
         mail.message = m->message;

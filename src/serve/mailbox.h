@@ -14,7 +14,7 @@ typedef enum { NW_MAIL_PROMPT, NW_MAIL_TOKEN, NW_MAIL_END, NW_MAIL_NOTHING } nw_
 
 typedef struct {
     nw_mail_kind kind;
-    int32_t id; /* PROMPT, TOKEN */
+    int32_t id; /* PROMPT, TOKEN; END: the token that ended it, -1: none */
     float logprob;
     uint32_t n_top;
     const nw_logprob *top; /* lives as long as the mailbox */

@@ -4,7 +4,7 @@
  * when the request was admitted, so that the worker neither allocates nor blocks.
  *
  *   POST /v1/chat/completions, /v1/completions, /tokenize, /detokenize
- *   GET /v1/models, /health, /metrics, /narrow/facts
+ *   GET /v1/models, /tokenizer_info, /health, /metrics, /narrow/facts
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NW_SERVE_SERVER_H

@@ -3,6 +3,7 @@
  *    "add_generation_prompt": true, "return_token_strs": false}
  *        -> {"count", "max_model_len", "tokens", "token_strs"}
  *   {"tokens": [ids]} -> {"prompt"}
+ * and GET /tokenizer_info, the texts of the special tokens and the chat template.
  * Text never becomes control tokens unless parse_special asks for it; ids of control tokens come out as
  * their text.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -145,6 +146,33 @@ char *nw_tokenize_text(const nw_server *s, const char *body, size_t n, nw_api_er
     }
     nw_ids_release(&ids);
     json_decref(o);
+    return text;
+}
+
+static json_t *special(const nw_server *s, int32_t id)
+{
+    size_t n = 0;
+    const char *piece = id >= 0 ? nw_tokenizer_piece(s->tok, id, &n) : NULL;
+    json_t *text = piece != NULL ? json_stringn(piece, n) : NULL;
+
+    return text != NULL ? text : json_null();
+}
+
+char *nw_tokenizer_info_text(const nw_server *s)
+{
+    const char *template = nw_tokenizer_chat_template(s->tok);
+    const nw_digest hash = nw_tokenizer_hash(s->tok);
+    json_t *root = json_pack(
+        "{s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:b, s:o}", "tokenizer_class",
+        nw_tokenizer_kind(s->tok), "hash", hash.hex, "vocab_size",
+        (json_int_t)nw_tokenizer_size(s->tok), "bos_token", special(s, nw_tokenizer_bos(s->tok)),
+        "eos_token", special(s, nw_tokenizer_eos(s->tok)), "pad_token",
+        special(s, nw_tokenizer_pad(s->tok)), "unk_token", special(s, nw_tokenizer_unk(s->tok)),
+        "add_bos_token", (int)nw_tokenizer_adds_bos(s->tok), "chat_template",
+        template != NULL ? json_string(template) : json_null());
+    char *text = root != NULL ? json_dumps(root, JSON_COMPACT) : NULL;
+
+    json_decref(root);
     return text;
 }
 

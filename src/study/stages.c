@@ -57,6 +57,10 @@ void nw_stage_engine_options(const nw_stages *st, size_t i, nw_child_args *a)
     nw_child_option(a, "--act", c->act);
     nw_child_option(a, "--record", st->record);
     nw_child_option(a, "--candidate", c->name);
+    if (nw_target_spec_is_url(
+            st->artifact[i])) { /* the model's own ids, held against the server's */
+        nw_child_option(a, "--tokenizer", st->study.model);
+    }
 }
 
 static nw_status model_digest(const char *path, nw_digest *out, nw_error *err)
@@ -89,15 +93,15 @@ nw_status nw_stage_quality(nw_stages *st, size_t i, nw_error *err)
     nw_child_arg(&args, st->artifact[i]);
     nw_child_option(&args, "--role", i == 0 ? "baseline" : "candidate");
     const bool url = nw_target_spec_is_url(st->artifact[i]);
-    if (s->quality.text != NULL && !url) {
+    if (s->quality.text != NULL) {
         nw_child_option(&args, "--layer", "perplexity");
-        nw_child_option(&args, "--baseline", i == 0 ? NULL : st->artifact[0]);
+        nw_child_option(&args, "--baseline", i == 0 || url ? NULL : st->artifact[0]);
         nw_child_option(&args, "--text", s->quality.text);
         nw_child_option(&args, "--context", n_ctx);
         nw_child_option(&args, "--stride", stride);
         nw_child_option(&args, "--chunks", windows);
     }
-    if (s->quality.choice != NULL && !url) {
+    if (s->quality.choice != NULL) {
         nw_child_option(&args, "--layer", "choice");
         nw_child_option(&args, "--choice", s->quality.choice);
     }

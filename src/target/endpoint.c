@@ -8,15 +8,16 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
+#include <time.h>
 
 #include "base/clock.h"
 
 #define MAX_EVENT_WAIT_MS 1000
 #define BACK_OFF_FIRST_S  0.25
 #define BACK_OFF_LAST_S   8.0
+#define MAX_RETRY_AFTER_S 60.0
 
-static void call_free(nw_ep_call *call)
+void nw_ep_call_free(nw_ep_call *call)
 {
     if (call != NULL) {
         if (call->easy != NULL) {
@@ -39,6 +40,19 @@ static size_t on_bytes(char *bytes, size_t size, size_t n, void *ctx)
     return nw_ep_reply_bytes(call, http, bytes, size * n, now) ? size * n : 0;
 }
 
+/* Retry-After: seconds, or a date; at most a minute is waited at once. */
+static double seconds_of(const char *value)
+{
+    char *end = NULL;
+    double s = strtod(value, &end);
+
+    if (end == value) {
+        const time_t at = curl_getdate(value, NULL);
+        s = at < 0 ? MAX_RETRY_AFTER_S : difftime(at, time(NULL));
+    }
+    return fmin(fmax(s, 0), MAX_RETRY_AFTER_S);
+}
+
 static size_t on_header(char *bytes, size_t size, size_t n, void *ctx)
 {
     nw_ep_call *call = ctx;
@@ -46,11 +60,11 @@ static size_t on_header(char *bytes, size_t size, size_t n, void *ctx)
     const size_t len = size * n;
 
     if (len > sizeof name - 1 && strncasecmp(bytes, name, sizeof name - 1) == 0) {
-        char value[16] = "";
+        char value[48] = "";
+        const size_t n_value = len - (sizeof name - 1);
         memcpy(value, bytes + sizeof name - 1,
-               len - sizeof name + 1 < 15 ? len - sizeof name + 1 : 15);
-        const double s = strtod(value, NULL);
-        call->retry_after_s = s >= 0 && s <= 60 ? s : 60;
+               n_value < sizeof value - 1 ? n_value : sizeof value - 1);
+        call->retry_after_s = seconds_of(value);
     }
     return len;
 }
@@ -68,9 +82,8 @@ static int on_trace(CURL *easy, curl_infotype type, char *data, size_t n, void *
     return 0;
 }
 
-static bool call_prepare(nw_ep_call *call, const char *path)
+static bool call_prepare(nw_ep_call *call)
 {
-    char url[1024];
     CURL *e = curl_easy_init();
     const nw_endpoint *ep = call->ep;
 
@@ -78,8 +91,6 @@ static bool call_prepare(nw_ep_call *call, const char *path)
     if (e == NULL) {
         return false;
     }
-    (void)snprintf(url, sizeof url, "%s%s", ep->root, path);
-    curl_easy_setopt(e, CURLOPT_URL, url);
     curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(e, CURLOPT_HTTPHEADER, ep->headers);
@@ -100,12 +111,53 @@ static bool call_prepare(nw_ep_call *call, const char *path)
     return true;
 }
 
+/* The replica with the fewest requests; one that just failed this call only where there is no other. */
+static size_t pick_replica(nw_endpoint *ep, const nw_ep_call *call)
+{
+    size_t best = ep->n_replicas;
+
+    for (size_t k = 0; k < ep->n_replicas; k++) {
+        const size_t i = (ep->turn + k) % ep->n_replicas;
+        const bool failed = call->n_tries > 0 && i == call->replica && ep->n_replicas > 1;
+        if (!failed && (best == ep->n_replicas || ep->n_asking[i] < ep->n_asking[best])) {
+            best = i;
+        }
+    }
+    ep->turn = (best + 1) % ep->n_replicas;
+    return best;
+}
+
 static void begin_transfer(nw_ep_call *call)
 {
+    char url[1024];
+    nw_endpoint *ep = call->ep;
+
+    call->replica = pick_replica(ep, call);
+    ep->n_asking[call->replica]++;
     call->n_tries++;
     call->due_ns = 0;
     call->retry_after_s = -1;
-    (void)curl_multi_add_handle(call->ep->multi, call->easy);
+    (void)snprintf(url, sizeof url, "%s%s", ep->roots[call->replica], call->path);
+    curl_easy_setopt(call->easy, CURLOPT_URL, url);
+    (void)curl_multi_add_handle(ep->multi, call->easy);
+}
+
+static void end_transfer(nw_ep_call *call)
+{
+    (void)curl_multi_remove_handle(call->ep->multi, call->easy);
+    call->ep->n_asking[call->replica]--;
+}
+
+/* When a request that could go at `earliest` may go under the rate limit. */
+static int64_t take_slot(nw_endpoint *ep, int64_t earliest)
+{
+    int64_t at = earliest;
+
+    if (ep->max_rate > 0) {
+        at = ep->next_slot_ns > earliest ? ep->next_slot_ns : earliest;
+        ep->next_slot_ns = at + (int64_t)(1e9 / ep->max_rate);
+    }
+    return at;
 }
 
 /* Refused for lack of room, or never answered: worth another try, with waits that double. */
@@ -122,7 +174,7 @@ static bool retry_later(nw_ep_call *call, CURLcode rc, long http)
     double wait_s = BACK_OFF_FIRST_S * pow(2.0, (double)(call->n_tries - 1));
     wait_s = fmin(wait_s, BACK_OFF_LAST_S);
     wait_s = fmax(wait_s, call->retry_after_s);
-    call->due_ns = nw_now_ns() + (int64_t)(wait_s * 1e9);
+    call->due_ns = take_slot(call->ep, nw_now_ns() + (int64_t)(wait_s * 1e9));
     nw_ep_reply_release(call);
     nw_ep_reply_begin(call);
     return true;
@@ -145,7 +197,7 @@ static void finish_call(nw_endpoint *ep, nw_ep_call *call, CURLcode rc, long htt
     pthread_mutex_lock(&ep->lock);
     ep->n_open--;
     pthread_mutex_unlock(&ep->lock);
-    call_free(call);
+    nw_ep_call_free(call);
 }
 
 static void collect_finished(nw_endpoint *ep)
@@ -163,7 +215,7 @@ static void collect_finished(nw_endpoint *ep)
         curl_easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, &private);
         curl_easy_getinfo(msg->easy_handle, CURLINFO_RESPONSE_CODE, &http);
         nw_ep_call *call = (nw_ep_call *)(void *)private;
-        (void)curl_multi_remove_handle(ep->multi, msg->easy_handle);
+        end_transfer(call);
         if (!retry_later(call, rc, http)) {
             finish_call(ep, call, rc, http);
         }
@@ -174,7 +226,7 @@ static void cancel_call(nw_endpoint *ep, nw_ep_call *call)
 {
     call->cancelled = true;
     if (call->due_ns == 0) {
-        (void)curl_multi_remove_handle(ep->multi, call->easy);
+        end_transfer(call);
     }
     finish_call(ep, call, CURLE_OK, 0);
 }
@@ -207,7 +259,11 @@ static bool take_orders(nw_endpoint *ep)
         incoming = call->next;
         call->next = ep->calls;
         ep->calls = call;
-        begin_transfer(call);
+        const int64_t now = nw_now_ns();
+        call->due_ns = take_slot(ep, now);
+        if (call->due_ns <= now) {
+            begin_transfer(call);
+        }
     }
     for (size_t i = 0; i < n_cancels; i++) {
         cancel_by_id(ep, cancels[i]);
@@ -248,46 +304,39 @@ static void *run(void *arg)
     return NULL;
 }
 
-static nw_ep_call *call_new(nw_endpoint *ep, const nw_gen_request *req)
+nw_ep_call *nw_ep_call_new(nw_endpoint *ep, const char *path, char *body)
 {
-    nw_ep_call *call = calloc(1, sizeof *call);
+    nw_ep_call *call = body != NULL ? calloc(1, sizeof *call) : NULL;
 
     if (call == NULL) {
+        free(body);
         return NULL;
     }
     call->ep = ep;
-    call->chat = req->messages != NULL;
-    call->stream = !req->no_stream;
+    call->path = path;
+    call->body = body;
+    call->n_body = strlen(body);
     nw_ep_reply_begin(call);
-    call->body = nw_ep_body(ep, req);
-    call->n_body = call->body != NULL ? strlen(call->body) : 0;
-    if (call->body == NULL ||
-        !call_prepare(call, call->chat ? "/v1/chat/completions" : "/v1/completions")) {
-        call_free(call);
+    if (!call_prepare(call)) {
+        nw_ep_call_free(call);
         return NULL;
     }
     return call;
 }
 
-static nw_status ep_start(void *impl, const nw_gen_request *req, const nw_gen_callbacks *cb,
-                          uint64_t *id, nw_error *err)
+nw_status nw_ep_submit(nw_endpoint *ep, nw_ep_call *call, const nw_gen_request *req,
+                       const nw_gen_callbacks *cb, uint64_t *id, nw_error *err)
 {
-    nw_endpoint *ep = impl;
-    nw_ep_call *call = call_new(ep, req);
-
-    if (call == NULL) {
-        return nw_fail(err, NW_E_NOMEM, "%s: no memory for a request", ep->root);
-    }
     pthread_mutex_lock(&ep->lock);
     if (ep->n_open >= ep->max_open) {
         pthread_mutex_unlock(&ep->lock);
-        call_free(call);
+        nw_ep_call_free(call);
         return nw_fail(err, NW_E_BUSY, "%s: %u requests open, at most %u are allowed", ep->root,
                        ep->max_open, ep->max_open);
     }
     ep->n_open++;
     *id = ++ep->next_id;
-    nw_gen_init(&call->gen, *id, req, cb, ep->recount);
+    nw_gen_init(&call->gen, *id, req, cb, call->score == NULL ? ep->recount : NULL);
     nw_ep_call **tail = &ep->incoming;
     while (*tail != NULL) {
         tail = &(*tail)->next;
@@ -296,6 +345,22 @@ static nw_status ep_start(void *impl, const nw_gen_request *req, const nw_gen_ca
     pthread_mutex_unlock(&ep->lock);
     (void)curl_multi_wakeup(ep->multi);
     return NW_OK;
+}
+
+static nw_status ep_start(void *impl, const nw_gen_request *req, const nw_gen_callbacks *cb,
+                          uint64_t *id, nw_error *err)
+{
+    nw_endpoint *ep = impl;
+    const bool chat = req->messages != NULL;
+    nw_ep_call *call =
+        nw_ep_call_new(ep, chat ? "/v1/chat/completions" : "/v1/completions", nw_ep_body(ep, req));
+
+    if (call == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "%s: no memory for a request", ep->root);
+    }
+    call->chat = chat;
+    call->stream = !req->no_stream;
+    return nw_ep_submit(ep, call, req, cb, id, err);
 }
 
 static void ep_cancel(void *impl, uint64_t id)
@@ -318,20 +383,90 @@ static void ep_cancel(void *impl, uint64_t id)
     (void)curl_multi_wakeup(ep->multi);
 }
 
+/* A caller that waits for its score. */
+typedef struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool done;
+    nw_status status;
+    char error[256];
+} score_wait;
+
+static void on_scored(void *ctx, uint64_t id, const nw_gen_result *r)
+{
+    score_wait *w = ctx;
+
+    (void)id;
+    pthread_mutex_lock(&w->lock);
+    w->status = r->status;
+    (void)snprintf(w->error, sizeof w->error, "%s", r->error);
+    w->done = true;
+    pthread_cond_signal(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+}
+
+static nw_status score_and_wait(nw_endpoint *ep, nw_ep_call *call, nw_error *err)
+{
+    score_wait w = {.done = false};
+    const nw_gen_callbacks cb = {.on_done = on_scored, .ctx = &w};
+    const nw_gen_request req = {.max_tokens = 1};
+    uint64_t id = 0;
+
+    (void)pthread_mutex_init(&w.lock, NULL);
+    (void)pthread_cond_init(&w.changed, NULL);
+    nw_status st = nw_ep_submit(ep, call, &req, &cb, &id, err);
+    if (st == NW_OK) {
+        pthread_mutex_lock(&w.lock);
+        while (!w.done) {
+            pthread_cond_wait(&w.changed, &w.lock);
+        }
+        pthread_mutex_unlock(&w.lock);
+        st = w.status == NW_OK ? NW_OK : nw_fail(err, w.status, "score: %s", w.error);
+    }
+    (void)pthread_cond_destroy(&w.changed);
+    (void)pthread_mutex_destroy(&w.lock);
+    return st;
+}
+
 static nw_status ep_score(void *impl, const int32_t *ids, size_t n, size_t n_context,
                           float *logprob, bool *greedy, nw_error *err)
 {
-    const nw_endpoint *ep = impl;
+    nw_endpoint *ep = impl;
+    nw_ep_score s = {.ids = ids, .n = n, .n_context = n_context, .logprob = logprob};
 
-    (void)ids;
-    (void)n;
-    (void)n_context;
-    (void)logprob;
-    (void)greedy;
-    return nw_fail(err, NW_E_UNSUPPORTED,
-                   "%s: scoring needs log-probabilities of prompt tokens, which a chat server does "
-                   "not echo",
-                   ep->root);
+    if (nw_ep_score_ready(ep, err) != NW_OK) {
+        return err->code;
+    }
+    s.kind = ep->score_kind;
+    json_t *body = nw_ep_score_body(ep, &s);
+    char *text = body != NULL ? json_dumps(body, JSON_COMPACT) : NULL;
+    json_decref(body);
+    nw_ep_call *call = nw_ep_call_new(ep, "/v1/completions", text);
+    if (call == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "%s: no memory for a request", ep->root);
+    }
+    call->score = &s;
+    const nw_status st = score_and_wait(ep, call, err);
+    if (st == NW_OK && greedy != NULL) {
+        *greedy = s.greedy;
+    }
+    return st;
+}
+
+static nw_status ep_can_score(void *impl, nw_error *err)
+{
+    return nw_ep_score_ready(impl, err);
+}
+
+static nw_status ep_tokenize(void *impl, const char *text, size_t n_bytes, bool add_bos,
+                             int32_t **ids, size_t *n, nw_error *err)
+{
+    return nw_ep_tokenize(impl, text, n_bytes, add_bos, ids, n, err);
+}
+
+static nw_status ep_check_tokenizer(void *impl, const nw_tokenizer *tok, nw_error *err)
+{
+    return nw_ep_check_tokenizer(impl, tok, err);
 }
 
 static json_t *ep_facts(void *impl)
@@ -342,7 +477,7 @@ static json_t *ep_facts(void *impl)
     return nw_ep_get_json(impl, "/narrow/facts", &facts, &ignored) == NW_OK ? facts : NULL;
 }
 
-static void ep_close(void *impl)
+void nw_ep_close(void *impl)
 {
     nw_endpoint *ep = impl;
 
@@ -358,126 +493,31 @@ static void ep_close(void *impl)
     }
     curl_slist_free_all(ep->headers);
     pthread_mutex_destroy(&ep->lock);
+    pthread_mutex_destroy(&ep->learn_lock);
     free(ep->cancels);
-    free(ep->root);
+    for (size_t i = 0; i < ep->n_replicas; i++) {
+        free(ep->roots[i]);
+    }
     free(ep->model);
     free(ep);
 }
 
-static const nw_target_ops endpoint_ops = {ep_start, ep_cancel, ep_score, ep_facts, ep_close};
-
-static void curl_init_once(void)
+nw_status nw_ep_start_thread(nw_endpoint *ep, nw_error *err)
 {
-    (void)curl_global_init(CURL_GLOBAL_DEFAULT);
-}
-
-/* "http://h:1/v1/" and "http://h:1" are the same server. */
-static char *root_of(const char *url)
-{
-    size_t n = strlen(url);
-
-    while (n > 0 && url[n - 1] == '/') {
-        n--;
-    }
-    if (n > 3 && memcmp(url + n - 3, "/v1", 3) == 0) {
-        n -= 3;
-    }
-    return strndup(url, n);
-}
-
-static bool set_headers(nw_endpoint *ep, const char *api_key)
-{
-    /* "Expect:" without a value: a long body must not wait a second for "100 Continue" */
-    static const char *const fixed[] = {"Content-Type: application/json", "Expect:"};
-    char line[1024];
-
-    for (size_t i = 0; i < NW_COUNT(fixed); i++) {
-        struct curl_slist *l = curl_slist_append(ep->headers, fixed[i]);
-        if (l == NULL) {
-            return false;
-        }
-        ep->headers = l;
-    }
-    if (api_key != NULL) {
-        (void)snprintf(line, sizeof line, "Authorization: Bearer %s", api_key);
-        struct curl_slist *l = curl_slist_append(ep->headers, line);
-        if (l == NULL) {
-            return false;
-        }
-        ep->headers = l;
-    }
-    return true;
-}
-
-/* Asks for the models: takes the first when none was named, and learns from its owner whether the
- * server repeats usage in every event. */
-static nw_status learn_model(nw_endpoint *ep, const char *wanted, nw_error *err)
-{
-    json_t *root = NULL;
-
-    if (nw_ep_get_json(ep, "/v1/models", &root, err) != NW_OK) {
-        return nw_context(err, "asking for the models");
-    }
-    const json_t *first = json_array_get(json_object_get(root, "data"), 0);
-    const char *id = json_string_value(json_object_get(first, "id"));
-    const char *owner = json_string_value(json_object_get(first, "owned_by"));
-    ep->event_usage = owner != NULL && (strcmp(owner, "narrow") == 0 || strcmp(owner, "vllm") == 0);
-    if (wanted == NULL && id == NULL) {
-        json_decref(root);
-        return nw_fail(err, NW_E_NETWORK, "%s/v1/models: names no model, and none was given",
-                       ep->root);
-    }
-    ep->model = strdup(wanted != NULL ? wanted : id);
-    json_decref(root);
-    return ep->model != NULL ? NW_OK : nw_fail(err, NW_E_NOMEM, "%s: no memory", ep->root);
-}
-
-/* Room in the table of open files for each connection. */
-static void raise_file_limit(void)
-{
-    struct rlimit lim;
-
-    if (getrlimit(RLIMIT_NOFILE, &lim) == 0 && lim.rlim_cur < lim.rlim_max) {
-        lim.rlim_cur = lim.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &lim);
-    }
-}
-
-nw_status nw_endpoint_open(const char *url, const nw_target_options *opt, nw_target *t,
-                           nw_error *err)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    nw_endpoint *ep = calloc(1, sizeof *ep);
-
-    if (ep == NULL) {
-        return nw_fail(err, NW_E_NOMEM, "%s: no memory for an endpoint", url);
-    }
-    (void)pthread_once(&once, curl_init_once);
-    (void)pthread_mutex_init(&ep->lock, NULL);
-    raise_file_limit();
-    ep->root = root_of(url);
-    ep->max_retries = opt->max_retries;
-    ep->timeout_s = opt->timeout_s != 0 ? opt->timeout_s : 600;
-    ep->max_open = opt->max_queue != 0 ? opt->max_queue : 1024;
-    ep->recount = t->own_tokenizer;
-    ep->multi = curl_multi_init();
-    if (ep->root == NULL || ep->multi == NULL || !set_headers(ep, opt->api_key)) {
-        ep_close(ep);
-        return nw_fail(err, NW_E_NOMEM, "%s: no memory for an endpoint", url);
-    }
-    (void)curl_multi_setopt(ep->multi, CURLMOPT_MAXCONNECTS, (long)ep->max_open);
-    if (learn_model(ep, opt->model, err) != NW_OK) {
-        ep_close(ep);
-        return err->code;
-    }
     const int rc = pthread_create(&ep->thread, NULL, run, ep);
-    if (rc != 0) {
-        ep_close(ep);
-        return nw_fail(err, NW_E_IO, "%s: no thread for the connections: %s", url, strerror(rc));
-    }
-    ep->thread_started = true;
-    t->ops = &endpoint_ops;
-    t->impl = ep;
-    t->model = strdup(ep->model);
-    return NW_OK;
+
+    ep->thread_started = rc == 0;
+    return rc == 0 ? NW_OK
+                   : nw_fail(err, NW_E_IO, "%s: no thread for the connections: %s", ep->root,
+                             strerror(rc));
 }
+
+const nw_target_ops nw_endpoint_ops = {.start = ep_start,
+                                       .cancel = ep_cancel,
+                                       .score = ep_score,
+                                       .can_score = ep_can_score,
+                                       .tokenize = ep_tokenize,
+                                       .probe = nw_ep_probe,
+                                       .check_tokenizer = ep_check_tokenizer,
+                                       .facts = ep_facts,
+                                       .close = nw_ep_close};

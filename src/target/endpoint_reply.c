@@ -67,8 +67,7 @@ static const json_t *choice_text(const nw_ep_call *call, const json_t *choice, c
                       : json_object_get(choice, "text");
 }
 
-/* "message" of an OpenAI-style error object, at the top or under "error". */
-static const char *error_message(const json_t *root)
+const char *nw_ep_error_message(const json_t *root)
 {
     const json_t *e = json_object_get(root, "error");
     const char *m = json_string_value(json_object_get(e, "message"));
@@ -119,7 +118,7 @@ static void on_event(void *ctx, const char *data, size_t n)
     if (!json_is_object(root)) {
         fault(c->call, "an event is not a JSON object");
     } else if (json_object_get(root, "error") != NULL) {
-        const char *m = error_message(root);
+        const char *m = nw_ep_error_message(root);
         fault(c->call, m != NULL ? m : "the server reported an error inside the stream");
     } else if (!c->call->bad) {
         take_event(c->call, root, c->t_ns);
@@ -164,6 +163,19 @@ static void take_whole(nw_ep_call *call)
     json_decref(root);
 }
 
+static void take_score(nw_ep_call *call)
+{
+    json_error_t at;
+    json_t *root = json_loadb(call->reply.data != NULL ? call->reply.data : "", call->reply.len,
+                              JSON_ALLOW_NUL, &at);
+    char why[200];
+
+    if (!nw_ep_score_read(root, call->score, why, sizeof why)) {
+        fault(call, why);
+    }
+    json_decref(root);
+}
+
 static void settle_counts(nw_ep_call *call)
 {
     nw_gen *g = &call->gen;
@@ -185,7 +197,7 @@ static void end_refused(nw_ep_call *call, long http_status)
     json_error_t at;
     json_t *root = json_loadb(call->reply.data != NULL ? call->reply.data : "", call->reply.len,
                               JSON_ALLOW_NUL, &at);
-    const char *m = error_message(root);
+    const char *m = nw_ep_error_message(root);
     const nw_status st = http_status == 429 || http_status == 503 ? NW_E_BUSY
                          : http_status >= 500                     ? NW_E_NETWORK
                                                                   : NW_E_RANGE;
@@ -194,6 +206,18 @@ static void end_refused(nw_ep_call *call, long http_status)
                    m != NULL ? m : "no reason");
     json_decref(root);
     nw_gen_end(&call->gen, st, NW_GEN_ERROR, why);
+}
+
+/* What the end of a good transfer brings. */
+static void take_rest(nw_ep_call *call)
+{
+    if (call->score != NULL) {
+        take_score(call);
+    } else if (!call->stream) {
+        take_whole(call);
+    } else if (!call->bad && !call->saw_finish && !call->saw_done) {
+        fault(call, "the stream ended before the answer did");
+    }
 }
 
 void nw_ep_reply_end(nw_ep_call *call, CURLcode rc, long http_status, const char *why)
@@ -209,13 +233,10 @@ void nw_ep_reply_end(nw_ep_call *call, CURLcode rc, long http_status, const char
         end_refused(call, http_status);
         return;
     }
-    if (rc == CURLE_OK && !call->stream) {
-        take_whole(call);
+    if (rc == CURLE_OK) {
+        take_rest(call);
     }
     settle_counts(call);
-    if (!call->bad && rc == CURLE_OK && call->stream && !call->saw_finish && !call->saw_done) {
-        fault(call, "the stream ended before the answer did");
-    }
     if (call->bad) {
         nw_gen_end(&call->gen, NW_E_NETWORK, NW_GEN_ERROR, call->why);
     } else if (rc != CURLE_OK) {

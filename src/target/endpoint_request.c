@@ -1,6 +1,7 @@
 /* What an endpoint is sent: the bodies of /v1/chat/completions and /v1/completions, and plain GETs.
  * Settings at their defaults are left out, so that servers which know fewer of them still answer.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
 #include <string.h>
 
 #include "target/endpoint.h"
@@ -100,46 +101,70 @@ static size_t on_get_bytes(char *bytes, size_t size, size_t n, void *ctx)
     return nw_buf_add(ctx, bytes, size * n) ? size * n : 0;
 }
 
-nw_status nw_ep_get_json(const nw_endpoint *ep, const char *path, json_t **out, nw_error *err)
+static void set_blocking(CURL *easy, const nw_endpoint *ep, const char *url, char *why,
+                         nw_buf *reply)
 {
-    char url[1024];
-    char why[CURL_ERROR_SIZE] = "";
-    nw_buf body;
-    long http = 0;
-    json_error_t at;
-    nw_status st = NW_OK;
-    CURL *easy = curl_easy_init();
-
-    if (easy == NULL) {
-        return nw_fail(err, NW_E_NOMEM, "%s: no memory for a connection", ep->root);
-    }
-    nw_buf_init(&body, NW_REPLY_BODY_MAX);
-    (void)snprintf(url, sizeof url, "%s%s", ep->root, path);
     curl_easy_setopt(easy, CURLOPT_URL, url);
     curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(easy, CURLOPT_HTTPHEADER, ep->headers);
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, 10L);
-    curl_easy_setopt(easy, CURLOPT_TIMEOUT, 30L);
+    curl_easy_setopt(easy, CURLOPT_TIMEOUT, 60L);
     curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, why);
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_get_bytes);
-    curl_easy_setopt(easy, CURLOPT_WRITEDATA, &body);
-    const CURLcode rc = curl_easy_perform(easy);
-    curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &http);
-    curl_easy_cleanup(easy);
-    if (rc != CURLE_OK) {
-        st = nw_fail(err, NW_E_NETWORK, "%s: %s", url,
-                     why[0] != '\0' ? why : curl_easy_strerror(rc));
-    } else if (http != 200) {
-        st = nw_fail(err, NW_E_NETWORK, "%s: answered with HTTP status %ld, 200 is needed", url,
-                     http);
-    } else {
-        *out = json_loadb(body.data != NULL ? body.data : "", body.len, JSON_ALLOW_NUL, &at);
-        if (*out == NULL) {
-            st = nw_fail(err, NW_E_NETWORK, "%s: answer is not JSON: line %d: %s", url, at.line,
-                         at.text);
-        }
+    curl_easy_setopt(easy, CURLOPT_WRITEDATA, reply);
+}
+
+nw_status nw_ep_ask(const nw_endpoint *ep, size_t replica, const char *path, const json_t *body,
+                    long *http, json_t **out, nw_error *err)
+{
+    char url[1024];
+    char why[CURL_ERROR_SIZE] = "";
+    nw_buf reply;
+    json_error_t at;
+    CURL *easy = curl_easy_init();
+    char *text = body != NULL ? json_dumps(body, JSON_COMPACT) : NULL;
+
+    *out = NULL;
+    if (easy == NULL || (text == NULL) != (body == NULL)) {
+        curl_easy_cleanup(easy);
+        free(text);
+        return nw_fail(err, NW_E_NOMEM, "%s: no memory for a connection", ep->roots[replica]);
     }
-    nw_buf_release(&body);
-    return st;
+    nw_buf_init(&reply, NW_REPLY_BODY_MAX);
+    (void)snprintf(url, sizeof url, "%s%s", ep->roots[replica], path);
+    set_blocking(easy, ep, url, why, &reply);
+    if (text != NULL) {
+        curl_easy_setopt(easy, CURLOPT_POSTFIELDS, text);
+        curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(text));
+    }
+    const CURLcode rc = curl_easy_perform(easy);
+    curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, http);
+    curl_easy_cleanup(easy);
+    free(text);
+    if (rc == CURLE_OK) {
+        *out = json_loadb(reply.data != NULL ? reply.data : "", reply.len, JSON_ALLOW_NUL, &at);
+    }
+    nw_buf_release(&reply);
+    return rc == CURLE_OK ? NW_OK
+                          : nw_fail(err, NW_E_NETWORK, "%s: %s", url,
+                                    why[0] != '\0' ? why : curl_easy_strerror(rc));
+}
+
+nw_status nw_ep_get_json(const nw_endpoint *ep, const char *path, json_t **out, nw_error *err)
+{
+    long http = 0;
+
+    if (nw_ep_ask(ep, 0, path, NULL, &http, out, err) != NW_OK) {
+        return err->code;
+    }
+    if (http == 200 && *out != NULL) {
+        return NW_OK;
+    }
+    json_decref(*out);
+    *out = NULL;
+    return http == 200
+               ? nw_fail(err, NW_E_NETWORK, "%s%s: answer is not JSON", ep->root, path)
+               : nw_fail(err, NW_E_NETWORK, "%s%s: answered with HTTP status %ld, 200 is needed",
+                         ep->root, path, http);
 }

@@ -11,6 +11,13 @@ typedef struct {
     void (*cancel)(void *impl, uint64_t id);
     NW_MUST_USE nw_status (*score)(void *impl, const int32_t *ids, size_t n, size_t n_context,
                                    float *logprob, bool *greedy, nw_error *err);
+    /* NW_OK, or NW_E_UNSUPPORTED with the reason; may ask a server */
+    NW_MUST_USE nw_status (*can_score)(void *impl, nw_error *err);
+    /* where the target has no tokenizer of its own here */
+    NW_MUST_USE nw_status (*tokenize)(void *impl, const char *text, size_t n_bytes, bool add_bos,
+                                      int32_t **ids, size_t *n, nw_error *err);
+    NW_MUST_USE nw_status (*probe)(void *impl, nw_target *t, json_t **out, nw_error *err);
+    NW_MUST_USE nw_status (*check_tokenizer)(void *impl, const nw_tokenizer *tok, nw_error *err);
     json_t *(*facts)(void *impl);
     void (*close)(void *impl); /* ends every request first */
 } nw_target_ops;
@@ -20,6 +27,7 @@ struct nw_target {
     void *impl;
     nw_target_kind kind;
     char *model;
+    uint32_t max_len;              /* as a server says; 0: not known */
     nw_tokenizer *own_tokenizer;   /* opened from options.tokenizer; NULL */
     const nw_tokenizer *tokenizer; /* own or the engine's; NULL: none */
 };

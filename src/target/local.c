@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "artifact/artifact.h"
 #include "base/clock.h"
 #include "engine/facts.h"
 #include "engine/scheduler.h"
@@ -281,8 +282,45 @@ static void local_close(void *impl)
     free(l);
 }
 
-static const nw_target_ops local_ops = {local_start, local_cancel, local_score, local_facts,
-                                        local_close};
+static nw_status local_can_score(void *impl, nw_error *err)
+{
+    (void)impl;
+    (void)err;
+    return NW_OK;
+}
+
+static nw_status local_tokenize(void *impl, const char *text, size_t n_bytes, bool add_bos,
+                                int32_t **ids, size_t *n, nw_error *err)
+{
+    (void)text, (void)n_bytes, (void)add_bos, (void)ids, (void)n;
+    const nw_local *l = impl;
+    return nw_fail(err, NW_E_UNSUPPORTED, "%s: the model has no tokenizer",
+                   nw_artifact_path(nw_engine_artifact(l->engine)));
+}
+
+static nw_status local_check_tokenizer(void *impl, const nw_tokenizer *tok, nw_error *err)
+{
+    (void)impl, (void)tok, (void)err;
+    return NW_OK; /* options.tokenizer recounts only: what is run is the artifact's own */
+}
+
+static nw_status local_probe(void *impl, nw_target *t, json_t **out, nw_error *err)
+{
+    (void)t, (void)out;
+    const nw_local *l = impl;
+    return nw_fail(err, NW_E_USAGE, "%s: an artifact on disk; a server's URL is expected",
+                   nw_artifact_path(nw_engine_artifact(l->engine)));
+}
+
+static const nw_target_ops local_ops = {.start = local_start,
+                                        .cancel = local_cancel,
+                                        .score = local_score,
+                                        .can_score = local_can_score,
+                                        .tokenize = local_tokenize,
+                                        .probe = local_probe,
+                                        .check_tokenizer = local_check_tokenizer,
+                                        .facts = local_facts,
+                                        .close = local_close};
 
 static nw_status engine_options(const nw_target_options *opt, nw_engine_options *o, nw_error *err)
 {

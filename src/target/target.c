@@ -179,6 +179,27 @@ nw_status nw_target_score(nw_target *t, const int32_t *ids, size_t n, size_t n_c
     return t->ops->score(t->impl, ids, n, n_context, logprob, greedy, err);
 }
 
+nw_status nw_target_can_score(nw_target *t, nw_error *err)
+{
+    return t->ops->can_score(t->impl, err);
+}
+
+nw_status nw_target_check_tokenizer(nw_target *t, nw_error *err)
+{
+    return t->own_tokenizer != NULL ? t->ops->check_tokenizer(t->impl, t->own_tokenizer, err)
+                                    : NW_OK;
+}
+
+nw_status nw_target_probe(nw_target *t, json_t **out, nw_error *err)
+{
+    return t->ops->probe(t->impl, t, out, err);
+}
+
+uint32_t nw_target_max_len(const nw_target *t)
+{
+    return t->max_len;
+}
+
 bool nw_target_has_tokenizer(const nw_target *t)
 {
     return t->tokenizer != NULL;
@@ -190,8 +211,7 @@ nw_status nw_target_tokenize(nw_target *t, const char *text, size_t n_bytes, boo
     nw_ids v;
 
     if (t->tokenizer == NULL) {
-        return nw_fail(err, NW_E_UNSUPPORTED, "%s: no tokenizer known for this target",
-                       nw_target_model(t));
+        return t->ops->tokenize(t->impl, text, n_bytes, add_bos, ids, n, err);
     }
     nw_ids_init(&v);
     if (nw_tokenizer_encode(t->tokenizer, text, n_bytes, add_bos ? NW_TOK_BOS : 0, &v, err) !=

@@ -35,10 +35,12 @@ typedef struct {
     unsigned max_retries; /* of a request refused with 429/503 or never answered; 0: none. The clock
                              of a retried request runs on: s and d stay those of the first try */
     unsigned timeout_s;   /* a whole request; 0: 600 */
+    double max_rate; /* requests/s that are sent at most; 0: no limit. Not for open-loop load */
 } nw_target_options;
 
-/* `spec` is an http:// or https:// URL (with or without /v1), or the path of an artifact or
- * checkpoint. Opening an endpoint asks it for its models, so a wrong URL fails here. */
+/* `spec` is an http:// or https:// URL (with or without /v1), several of them separated by commas
+ * (replicas of one service, each request to the idlest), or the path of an artifact or checkpoint.
+ * Opening an endpoint asks every replica for its models, so a wrong URL fails here. */
 NW_MUST_USE nw_status nw_target_open(const char *spec, const nw_target_options *opt,
                                      nw_target **out, nw_error *err);
 /* Cancels what is in flight (on_done is called for each), then closes. Takes NULL. */
@@ -135,16 +137,31 @@ void nw_gen_result_release(nw_gen_result *r); /* for results of nw_target_genera
 /* ---- score, tokenize ----------------------------------------------------------------------- */
 
 /* Log-probability (nats) of each of ids[n_context .. n-1] given all before it: logprob
- * [n - n_context]. n_context >= 1. Local: exact. Endpoint: NW_E_UNSUPPORTED, since the server would
- * have to echo prompt log-probabilities. greedy (may be NULL): all were the top token. */
+ * [n - n_context]. n_context >= 1. An endpoint is asked for the log-probabilities of its prompt;
+ * NW_E_UNSUPPORTED says why it has none. greedy (may be NULL): all were the top token. */
 NW_MUST_USE nw_status nw_target_score(nw_target *t, const int32_t *ids, size_t n, size_t n_context,
                                       float *logprob, bool *greedy, nw_error *err);
 
-/* Appends nothing: *ids is new, freed with free(). add_bos as the model wants it. NW_E_UNSUPPORTED
- * for an endpoint without options.tokenizer. */
+/* NW_OK, or NW_E_UNSUPPORTED with the reason why nw_target_score cannot work here. Asks an endpoint
+ * once, with a control: other tokens have to get other log-probabilities. */
+NW_MUST_USE nw_status nw_target_can_score(nw_target *t, nw_error *err);
+
+/* Appends nothing: *ids is new, freed with free(). add_bos as the model wants it. By
+ * options.tokenizer or the artifact's own; else by the server, NW_E_UNSUPPORTED where it cannot. */
 NW_MUST_USE nw_status nw_target_tokenize(nw_target *t, const char *text, size_t n_bytes,
                                          bool add_bos, int32_t **ids, size_t *n, nw_error *err);
 bool nw_target_has_tokenizer(const nw_target *t);
+/* Tokens of the longest prompt and answer, as a server says; 0: not known, or not a server. */
+uint32_t nw_target_max_len(const nw_target *t);
+
+/* Whether options.tokenizer gives the ids that the server itself counts for a fixed text of many
+ * kinds of characters: NW_OK (or nothing to compare with), or NW_E_FORMAT with both counts. */
+NW_MUST_USE nw_status nw_target_check_tokenizer(nw_target *t, nw_error *err);
+
+/* Tries out what a server can do, one request each. *out: {"url", "model", "owner", "max_model_len",
+ * "capabilities": [{"name", "ok", "how"}], "measures": [{"name", "ok", "why"}]}: "how" and "why" are
+ * sentences. The caller owns it. Endpoints only. */
+NW_MUST_USE nw_status nw_target_probe(nw_target *t, json_t **out, nw_error *err);
 
 /* ---- facts --------------------------------------------------------------------------------- */
 

@@ -28,8 +28,13 @@ print(ask("/v1/completions", "secret", json.dumps({"prompt": "x" * 2000}).encode
 print(ask("/v1/completions", "secret", json.dumps({"prompt": "x" * 126, "max_tokens": 3}).encode()).status)
 END
 echo '{"id":"g","messages":[{"role":"user","content":"hi"}],"grader":"contains","answer":"@@","max_tokens":4}' >g.jsonl
-narrow eval "$url" --generate g.jsonl --api-key secret --model tiny --quiet | head -n 1
-narrow eval "$url" --generate g.jsonl --api-key wrong --quiet 2>&1 | sed "s|$url|URL|g"
+narrow eval "$url" --layer generate --generate g.jsonl --api-key secret --model tiny --quiet | head -n 1
+narrow eval "$url" --layer generate --generate g.jsonl --api-key wrong --quiet 2>&1 | sed "s|$url|URL|g"
+# the same items on the server (of two replicas, which are one here) and on the model itself
+narrow eval "$url,$url" --layer choice --items 6 --api-key secret --tokenizer model --retries 1 --max-rate 500 \
+    --parallel 3 --quiet >remote && cat remote
+narrow eval model --layer choice --items 6 --tier ref --kv int8 --act a16 --quiet | cmp - remote
+narrow doctor "$url" --api-key secret --model tiny --tokenizer model | sed "s|$url|URL|g"
 keys() {
     python3 -c 'import json, sys
 d = json.load(sys.stdin)

@@ -322,6 +322,15 @@ class ServerTest(unittest.TestCase):
         # what follows is greedy, so its token is the most likely one
         self.assertEqual(lists['token_logprobs'][-1], max(lists['top_logprobs'][-1].values()))
 
+    def test_the_end_token_is_among_the_logprobs(self):
+        """lm-eval drops the last entry of every answer, as the one token that it asked for."""
+        r = self.complete(prompt='x', echo=True, logprobs=1, max_tokens=64)
+        n = r['usage']['prompt_tokens'] + r['usage']['completion_tokens']
+        self.assertEqual(r['choices'][0]['finish_reason'], 'stop')
+        self.assertEqual(len(r['choices'][0]['logprobs']['tokens']), n + 1)
+        self.assertEqual(r['choices'][0]['logprobs']['tokens'][-1], '<|im_end|>')
+        self.assertEqual(r['choices'][0]['text'], 'x' + STORY)
+
     def test_the_prompt_alone(self):
         whole = self.complete(prompt=STORY, echo=True, logprobs=1, max_tokens=1)
         alone = self.complete(prompt=STORY, echo=True, logprobs=1, max_tokens=0)
@@ -374,6 +383,11 @@ class ServerTest(unittest.TestCase):
         r = self.story.call('POST', '/tokenize', {'prompt': '<|im_end|>', 'parse_special': True,
                                                   'return_token_strs': True})[2]
         self.assertEqual((r['count'], r['token_strs']), (1, ['<|im_end|>']))
+
+    def test_tokenizer_info(self):
+        r = self.story.call('GET', '/tokenizer_info')[2]
+        self.assertEqual((r['eos_token'], r['add_bos_token']), ('<|im_end|>', False))
+        self.assertIn('im_start', r['chat_template'])
 
     def test_tokens_of_a_chat_are_those_of_its_usage(self):
         r = self.story.call('POST', '/tokenize', {'messages': USER})[2]
