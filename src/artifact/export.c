@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "artifact/artifact.h"
+#include "artifact/export_parts.h"
 #include "artifact/folder.h"
 #include "artifact/gguf_write.h"
 #include "artifact/hf_files.h"
@@ -15,6 +16,9 @@
 
 static const nw_export_format formats[] = {
     {"gguf", nw_gguf_export, "model.gguf, as llama.cpp loads it"},
+    {"compressed-tensors", nw_ct_export, "safetensors as vLLM and transformers load them"},
+    {"awq", nw_awq_export, "AutoAWQ's layout: INT4 with zero points"},
+    {"gptq", nw_gptq_export, "GPTQ v1: INT4 and INT8, symmetric"},
 };
 
 const nw_export_format *nw_export_format_at(size_t i)

@@ -1,0 +1,438 @@
+/* Writes compressed-tensors, the folder that vLLM and transformers load: which scheme each layout becomes,
+ * and the tensors of it. Bytes and keys: docs/formats.md.
+ *
+ *   int4-gG, int4-gG-zp, int8-gG   pack-quantized, groups          int8, INT8 activations  int-quantized
+ *   int8, 16-bit activations       pack-quantized, a scale a row   fp8-e4m3                float-quantized
+ *   nvfp4                          nvfp4-pack-quantized            mxfp4                   mxfp4-pack-quantized
+ *
+ * Readers take scales of packed integers as BF16 numbers: others are rounded, and the loss report says so.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "artifact/export_parts.h"
+#include "formats/block_parts.h"
+#include "formats/words.h"
+
+/* One group of quantization_config. */
+typedef struct {
+    const char *format, *type, *strategy, *scale_dtype;
+    unsigned bits;
+    uint32_t group; /* 0: a scale a row */
+    bool symmetric;
+    nw_act_rule act;
+} scheme;
+
+#define MAX_SCHEMES 64
+
+typedef struct {
+    const nw_export_job *job;
+    nw_export_parts parts;
+    scheme schemes[MAX_SCHEMES];
+    json_t *targets[MAX_SCHEMES]; /* names of the modules */
+    size_t n_schemes;
+    json_t *ignored;
+} plan;
+
+/* False where compressed-tensors has no such weights; *why says what it lacks. */
+static bool scheme_of(const nw_export_tensor *t, nw_act_rule act, scheme *out, const char **why)
+{
+    const nw_panel_type p = t->type;
+    scheme s = {.type = "int", .bits = 4, .group = p.group, .symmetric = true, .act = act};
+
+    *why = p.min         ? "it has no minima; written as BF16"
+           : p.two_level ? "it has no scales of scales; written as BF16"
+           : p.group == 0 || t->n_cols % p.group == 0
+               ? "it has no such codes; written as BF16"
+               : "its groups must divide the columns; written as BF16";
+    s.strategy = p.group > 0 ? "group" : "channel";
+    s.format = "pack-quantized";
+    switch (p.kind) {
+    case NW_PANEL_INT4:
+        s.symmetric = !p.zero_point;
+        break;
+    case NW_PANEL_INT8:
+        s.bits = 8;
+        s.format = p.group == 0 && act != NW_ACT_RULE_A16 ? "int-quantized" : s.format;
+        break;
+    case NW_PANEL_FP8_E4M3:
+        s.bits = 8;
+        s.type = "float";
+        s.format = "float-quantized";
+        break;
+    case NW_PANEL_NVFP4:
+    case NW_PANEL_MXFP4:
+        s.type = "float";
+        s.act = NW_ACT_RULE_A16; /* no reader joins FP4 weights with other activations */
+        s.strategy = p.kind == NW_PANEL_NVFP4 ? "tensor_group" : "group";
+        s.format = p.kind == NW_PANEL_NVFP4 ? "nvfp4-pack-quantized" : "mxfp4-pack-quantized";
+        s.scale_dtype = p.kind == NW_PANEL_NVFP4 ? "torch.float8_e4m3fn" : "torch.uint8";
+        break;
+    case NW_PANEL_F32:
+    case NW_PANEL_BF16:
+    case NW_PANEL_FP8_E5M2:
+    case NW_PANEL_BF16_12:
+    case NW_PANEL_KINDS:
+        return false;
+    }
+    *out = s;
+    return !p.min && !p.two_level && (p.group == 0 || t->n_cols % p.group == 0);
+}
+
+static bool same_scheme(const scheme *a, const scheme *b)
+{
+    return strcmp(a->format, b->format) == 0 && strcmp(a->type, b->type) == 0 &&
+           a->bits == b->bits && a->group == b->group && a->symmetric == b->symmetric &&
+           a->act == b->act;
+}
+
+/* ---- the parts of a matrix ---- */
+static void put_packed(const nw_export_part *p, uint32_t row, const nw_export_row *r,
+                       uint8_t *bytes)
+{
+    const size_t line = nw_bits_words(p->tensor->n_cols, p->bits) * 4;
+    const unsigned turn = p->bits == 8 ? 0x80U : 0; /* from 0 on */
+
+    for (uint32_t c = 0; c < p->tensor->n_cols; c++) {
+        nw_bits_put(bytes + row * line, c, p->bits, (uint8_t)r->codes[c] ^ turn);
+    }
+}
+
+/* Two a byte, the even column in the low half. */
+static void put_fp4(const nw_export_part *p, uint32_t row, const nw_export_row *r, uint8_t *bytes)
+{
+    const uint32_t n_cols = p->tensor->n_cols;
+
+    for (uint32_t c = 0; c < n_cols; c++) {
+        nw_bits_put(bytes + (size_t)row * (n_cols / 2), c, 4, (uint8_t)r->codes[c] & 15U);
+    }
+}
+
+/* Words along the rows. */
+static void put_zeros(const nw_export_part *p, uint32_t row, const nw_export_row *r, uint8_t *bytes)
+{
+    const size_t n_groups = nw_panel_groups(p->tensor->type, p->tensor->n_cols);
+
+    for (size_t g = 0; g < n_groups; g++) {
+        nw_bits_put(bytes + (row / 8 * n_groups + g) * 4, row % 8, 4, r->zeros[g]);
+    }
+}
+
+static void put_shape(const nw_export_part *p, uint32_t row, const nw_export_row *r, uint8_t *bytes)
+{
+    (void)r;
+    if (row == 0) {
+        nw_put32(bytes, p->tensor->n_rows);
+        nw_put32(bytes + 8, p->tensor->n_cols);
+    }
+}
+
+static void put_global(const nw_export_part *p, uint32_t row, const nw_export_row *r,
+                       uint8_t *bytes)
+{
+    (void)r;
+    if (row == 0) {
+        nw_put32(bytes, nw_f32_bits(p->global));
+    }
+}
+
+/* A part with its shape; NULL with the error set. */
+static nw_export_part *add(plan *p, const nw_export_tensor *t, const char *suffix,
+                           nw_format_id format, uint64_t rows, uint64_t cols, nw_export_put_fn put,
+                           nw_error *err)
+{
+    nw_export_part *part = nw_export_part_add(&p->parts, t, suffix, err);
+
+    if (part != NULL) {
+        part->format = format;
+        part->n_dims = cols > 0 ? 2 : 1;
+        part->dims[0] = rows;
+        part->dims[1] = cols;
+        part->put = put;
+    }
+    return part;
+}
+
+/* The divisor whose reciprocal is the tensor scale, or the nearest there is. */
+static float divisor_of(float scale)
+{
+    const float g = 1 / scale;
+    const float near[] = {g, nextafterf(g, 0), nextafterf(g, INFINITY)};
+
+    for (size_t i = 0; i < NW_COUNT(near); i++) {
+        if (1 / near[i] == scale) {
+            return near[i];
+        }
+    }
+    return g;
+}
+
+/* The one tensor scale of all panels. */
+static nw_status global_of(const nw_export_tensor *t, float *global, nw_error *err)
+{
+    const float scale = nw_export_tensor_scale(t, 0);
+
+    *global = 1;
+    if (t->type.kind != NW_PANEL_NVFP4) {
+        return NW_OK;
+    }
+    for (uint32_t r = NW_PANEL_ROWS; r < t->n_rows; r += NW_PANEL_ROWS) {
+        if (nw_export_tensor_scale(t, r) != scale) {
+            return nw_fail(err, NW_E_UNSUPPORTED,
+                           "tensor '%s': rows have different tensor scales (%g and %g), "
+                           "compressed-tensors keeps one",
+                           t->name, (double)scale, (double)nw_export_tensor_scale(t, r));
+        }
+    }
+    *global = divisor_of(scale);
+    if (!isfinite(*global) || !(*global > 0)) {
+        return nw_fail(err, NW_E_RANGE, "tensor '%s': a tensor scale of %g has no divisor", t->name,
+                       (double)scale);
+    }
+    return NW_OK;
+}
+
+/* What the scales are written as, and what is to be said of it. */
+static nw_status scale_format_of(const nw_export_tensor *t, const scheme *s, nw_format_id *format,
+                                 const char **fallback, nw_error *err)
+{
+    bool fit = true;
+
+    *fallback = NULL;
+    if (s->scale_dtype != NULL) {
+        *format = t->type.kind == NW_PANEL_NVFP4 ? NW_FMT_F8_E4M3 : NW_FMT_F8_E8M0;
+        return NW_OK;
+    }
+    *format = NW_FMT_BF16;
+    const nw_status st = nw_export_scales_fit(t, NW_FMT_BF16, &fit, err);
+    if (st == NW_OK && !fit && strcmp(s->format, "pack-quantized") == 0) {
+        *fallback = "its scales are no BF16 numbers and were rounded to them (scale_dtype: bf16 in "
+                    "the recipe avoids it)";
+    } else if (st == NW_OK && !fit) {
+        *format = NW_FMT_F32; /* readers keep these as F32 */
+    }
+    return st;
+}
+
+static const char *loss_name(const scheme *s)
+{
+    return s->scale_dtype != NULL ? s->format
+           : s->bits == 4         ? "compressed-tensors int4"
+           : s->type[0] == 'f'    ? "compressed-tensors fp8"
+                                  : "compressed-tensors int8";
+}
+
+static nw_export_part *add_codes(plan *p, const nw_export_tensor *t, const scheme *s, nw_error *err)
+{
+    if (strcmp(s->format, "pack-quantized") == 0) {
+        return add(p, t, "weight_packed", NW_FMT_I32, t->n_rows, nw_bits_words(t->n_cols, s->bits),
+                   put_packed, err);
+    }
+    if (s->bits == 4) {
+        return add(p, t, "weight_packed", NW_FMT_U8, t->n_rows, t->n_cols / 2, put_fp4, err);
+    }
+    return add(p, t, "weight", s->type[0] == 'f' ? NW_FMT_F8_E4M3 : NW_FMT_I8, t->n_rows, t->n_cols,
+               nw_put_codes, err);
+}
+
+static nw_status add_parts(plan *p, const nw_export_tensor *t, const scheme *s, nw_error *err)
+{
+    const uint32_t n_groups = nw_panel_groups(t->type, t->n_cols);
+    nw_format_id scale_format = NW_FMT_BF16;
+    const char *fallback = NULL;
+    float global = 1;
+    nw_status st = global_of(t, &global, err);
+
+    st = st == NW_OK ? scale_format_of(t, s, &scale_format, &fallback, err) : st;
+    if (st != NW_OK) {
+        return st;
+    }
+    const nw_format_id stored = scale_format == NW_FMT_F8_E8M0 ? NW_FMT_U8 : scale_format;
+    const size_t first = p->parts.n;
+    bool ok = add_codes(p, t, s, err) != NULL &&
+              add(p, t, "weight_scale", stored, t->n_rows, n_groups, nw_put_scales, err) != NULL;
+    if (ok && strcmp(s->format, "pack-quantized") == 0) {
+        ok = add(p, t, "weight_shape", NW_FMT_I64, 2, 0, put_shape, err) != NULL;
+    }
+    if (ok && !s->symmetric) {
+        ok = add(p, t, "weight_zero_point", NW_FMT_I32, nw_bits_words(t->n_rows, s->bits), n_groups,
+                 put_zeros, err) != NULL;
+    }
+    if (ok && t->type.kind == NW_PANEL_NVFP4) {
+        ok = add(p, t, "weight_global_scale", NW_FMT_F32, 1, 0, put_global, err) != NULL;
+    }
+    for (size_t i = first; ok && i < p->parts.n; i++) {
+        p->parts.items[i].bits = s->bits;
+        p->parts.items[i].scale_format = scale_format;
+        p->parts.items[i].global = global;
+    }
+    if (ok) {
+        p->parts.items[first].to = loss_name(s);
+        p->parts.items[first].fallback = fallback;
+    }
+    return ok ? NW_OK : err->code;
+}
+
+/* ---- the plan ---- */
+static nw_status take_scheme(plan *p, const nw_export_tensor *t, const scheme *s, nw_error *err)
+{
+    size_t i = 0;
+
+    while (i < p->n_schemes && !same_scheme(&p->schemes[i], s)) {
+        i++;
+    }
+    if (i == MAX_SCHEMES) {
+        return nw_fail(err, NW_E_UNSUPPORTED, "more than %d kinds of quantized matrices",
+                       MAX_SCHEMES);
+    }
+    if (i == p->n_schemes) {
+        p->schemes[p->n_schemes] = *s;
+        p->targets[p->n_schemes++] = json_array();
+    }
+    (void)json_array_append_new(p->targets[i], json_stringn(t->name, nw_export_module(t)));
+    return add_parts(p, t, s, err);
+}
+
+static nw_status take_tensor(plan *p, const nw_export_tensor *t, nw_error *err)
+{
+    const nw_export_job *job = p->job;
+    const nw_format_id wide = job->has_dtype ? job->dtype : NW_FMT_BF16;
+    const bool codes = nw_export_has_codes(t);
+    const char *why = NULL;
+    scheme s = {0};
+
+    if (codes && t->role != NW_ROLE_EMBED && scheme_of(t, nw_export_act(job->source), &s, &why)) {
+        return take_scheme(p, t, &s, err);
+    }
+    why = codes && t->role == NW_ROLE_EMBED ? "readers keep embeddings wide; written as BF16" : why;
+    why = codes ? why : NULL;
+    if (why != NULL && job->no_fallback) {
+        return nw_fail(err, NW_E_UNSUPPORTED, "tensor '%s': compressed-tensors: %s", t->name, why);
+    }
+    if (!t->is_vector && t->role != NW_ROLE_EMBED && t->role != NW_ROLE_HEAD) {
+        (void)json_array_append_new(p->ignored, json_stringn(t->name, nw_export_module(t)));
+    }
+    return nw_export_part_dense(&p->parts, t, wide, why, err);
+}
+
+/* Two matrices that readers fuse. */
+static bool fusable(const void *ctx, const nw_export_tensor *a, const nw_export_tensor *b)
+{
+    const nw_act_rule act = nw_export_act(ctx);
+    const char *why = NULL;
+    scheme x = {0};
+    scheme y = {0};
+    const bool has_x = nw_export_has_codes(a) && scheme_of(a, act, &x, &why);
+    const bool has_y = nw_export_has_codes(b) && scheme_of(b, act, &y, &why);
+
+    return has_x == has_y && (!has_x || same_scheme(&x, &y));
+}
+
+static bool same_tensor_scale(const void *ctx, const nw_export_tensor *a, const nw_export_tensor *b)
+{
+    (void)ctx;
+    return a->type.kind != NW_PANEL_NVFP4 || b->type.kind != NW_PANEL_NVFP4 ||
+           nw_export_tensor_scale(a, 0) == nw_export_tensor_scale(b, 0);
+}
+
+/* ---- quantization_config ---- */
+static json_t *args_json(unsigned bits, const char *type, bool symmetric, const char *strategy,
+                         uint32_t group, bool dynamic)
+{
+    json_t *o =
+        json_pack("{s:i, s:s, s:b, s:s, s:n, s:b, s:n, s:n, s:{}}", "num_bits", (int)bits, "type",
+                  type, "symmetric", (int)symmetric, "strategy", strategy, "block_structure",
+                  "dynamic", (int)dynamic, "actorder", "observer", "observer_kwargs");
+
+    (void)json_object_set_new(o, "group_size",
+                              group > 0 ? json_integer((json_int_t)group) : json_null());
+    return o;
+}
+
+static json_t *group_json(const scheme *s, json_t *targets)
+{
+    json_t *weights = args_json(s->bits, s->type, s->symmetric, s->strategy, s->group, false);
+    json_t *acts =
+        s->act == NW_ACT_RULE_A16
+            ? json_null()
+            : args_json(8, s->act == NW_ACT_RULE_FP8 ? "float" : "int", true, "token", 0, true);
+
+    if (s->scale_dtype != NULL) {
+        (void)json_object_set_new(weights, "scale_dtype", json_string(s->scale_dtype));
+        (void)json_object_set_new(weights, "zp_dtype", json_string(s->scale_dtype));
+    }
+    return json_pack("{s:O, s:o, s:o, s:n, s:s}", "targets", targets, "weights", weights,
+                     "input_activations", acts, "output_activations", "format", s->format);
+}
+
+/* One group takes all "Linear" that are not ignored; several name their modules. */
+static json_t *config_json(const plan *p)
+{
+    json_t *groups = json_object();
+    json_t *linear = json_pack("[s]", "Linear");
+    bool mixed = false;
+    char key[32];
+
+    for (size_t i = 0; i < p->n_schemes; i++) {
+        (void)snprintf(key, sizeof key, "group_%zu", i);
+        (void)json_object_set_new(
+            groups, key, group_json(&p->schemes[i], p->n_schemes == 1 ? linear : p->targets[i]));
+        mixed = mixed || strcmp(p->schemes[i].format, p->schemes[0].format) != 0;
+    }
+    json_decref(linear);
+    return json_pack("{s:s, s:s, s:s, s:n, s:n, s:O, s:o}", "quant_method", "compressed-tensors",
+                     "format",
+                     p->n_schemes == 0 ? "dense"
+                     : mixed           ? "mixed-precision"
+                                       : p->schemes[0].format,
+                     "quantization_status", "compressed", "global_compression_ratio",
+                     "kv_cache_scheme", "ignore", p->ignored, "config_groups", groups);
+}
+
+static nw_status make_plan(plan *p, nw_error *err)
+{
+    const nw_export_source *s = p->job->source;
+    const nw_export_tensor *head = nw_export_find(s, NW_ROLE_HEAD, -1);
+    const char *why = NULL;
+    scheme ignored = {0};
+    nw_status st = nw_export_check_fused(s, fusable, s, "scheme", err);
+
+    if (st == NW_OK) {
+        st = nw_export_check_fused(s, same_tensor_scale, NULL, "tensor scale", err);
+    }
+    /* a tied head is a module too, which "Linear" would name */
+    if (head == NULL || !nw_export_has_codes(head) ||
+        !scheme_of(head, nw_export_act(s), &ignored, &why)) {
+        (void)json_array_append_new(p->ignored, json_string("lm_head"));
+    }
+    for (size_t i = 0; st == NW_OK && i < nw_export_n_tensors(s); i++) {
+        st = take_tensor(p, nw_export_at(s, i), err);
+    }
+    return st;
+}
+
+static const char *torch_dtype(const nw_export_job *job)
+{
+    return !job->has_dtype || job->dtype == NW_FMT_BF16 ? "bfloat16"
+           : job->dtype == NW_FMT_F16                   ? "float16"
+                                                        : "float32";
+}
+
+nw_status nw_ct_export(const nw_export_job *job, nw_error *err)
+{
+    plan p = {.job = job, .ignored = json_array()};
+    nw_status st = p.ignored != NULL ? make_plan(&p, err)
+                                     : nw_fail(err, NW_E_NOMEM, "no memory for a list of names");
+
+    if (st == NW_OK) {
+        st = nw_export_parts_write(job, &p.parts, torch_dtype(job), config_json(&p), err);
+    }
+    for (size_t i = 0; i < p.n_schemes; i++) {
+        json_decref(p.targets[i]);
+    }
+    json_decref(p.ignored);
+    nw_export_parts_release(&p.parts);
+    return st;
+}
