@@ -15,10 +15,10 @@
 #include "base/file.h"
 
 static const nw_export_format formats[] = {
-    {"gguf", nw_gguf_export, "model.gguf, as llama.cpp loads it"},
-    {"compressed-tensors", nw_ct_export, "safetensors as vLLM and transformers load them"},
-    {"awq", nw_awq_export, "AutoAWQ's layout: INT4 with zero points"},
-    {"gptq", nw_gptq_export, "GPTQ v1: INT4 and INT8, symmetric"},
+    {"gguf", nw_gguf_export, "model.gguf, as llama.cpp loads it", false},
+    {"compressed-tensors", nw_ct_export, "safetensors as vLLM and transformers load them", true},
+    {"awq", nw_awq_export, "AutoAWQ's layout: INT4 with zero points", false},
+    {"gptq", nw_gptq_export, "GPTQ v1: INT4 and INT8, symmetric", false},
 };
 
 const nw_export_format *nw_export_format_at(size_t i)
@@ -44,44 +44,17 @@ nw_status nw_export_format_find(const char *name, const char *own, const nw_expo
 }
 
 /* ---- small files ---- */
-static nw_status copy_file(const char *from, const char *dir, const char *name, nw_error *err)
-{
-    char *source = nw_path_join(from, name);
-    char *target = nw_path_join(dir, name);
-    nw_file f = {0};
-    nw_status st = NW_OK;
-
-    if (source == NULL || target == NULL) {
-        st = nw_fail(err, NW_E_NOMEM, "%s: no memory for a name", from);
-    } else if (nw_file_exists(source)) {
-        st = nw_file_map(source, &f, err);
-        if (st == NW_OK) {
-            st = nw_file_write(target, f.data, f.size, err);
-        }
-        nw_file_unmap(&f);
-    }
-    free(source);
-    free(target);
-    return st;
-}
-
 nw_status nw_export_hf_files(const nw_export_job *job, nw_error *err)
 {
-    static const char *const names[] = {"generation_config.json", "tokenizer.json",
-                                        "tokenizer_config.json", "chat_template.jinja",
-                                        "special_tokens_map.json"};
     const nw_checkpoint *ckpt = nw_export_checkpoint(job->source);
-    nw_status st = NW_OK;
+    bool has_generation = false;
+    bool has_tokenizer = false;
 
     if (ckpt != NULL) {
         return nw_hf_files_write(ckpt, job->dir, "bfloat16", !job->no_tokenizer, err);
     }
-    for (size_t i = 0; st == NW_OK && i < NW_COUNT(names); i++) {
-        if (i == 0 || !job->no_tokenizer) {
-            st = copy_file(nw_export_path(job->source), job->dir, names[i], err);
-        }
-    }
-    return st;
+    return nw_hf_files_copy(nw_export_path(job->source), job->dir, !job->no_tokenizer,
+                            &has_generation, &has_tokenizer, err);
 }
 
 /* ---- driver ---- */

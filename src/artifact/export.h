@@ -99,6 +99,7 @@ typedef struct {
     const char *name; /* "gguf" */
     nw_export_fn write;
     const char *help; /* what the folder then holds */
+    bool bf16_scales; /* its readers round scales of integers to BF16 */
 } nw_export_format;
 
 const nw_export_format *nw_export_format_at(size_t i); /* NULL past the last */

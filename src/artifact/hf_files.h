@@ -7,8 +7,14 @@
 #include "base/json.h"
 #include "model/checkpoint.h"
 
+/* generation_config.json and what a folder has of tokenizer and template, byte for byte; says whether the
+ * first and tokenizer.json were there. */
+NW_MUST_USE nw_status nw_hf_files_copy(const char *from, const char *dir, bool with_tokenizer,
+                                       bool *has_generation, bool *has_tokenizer, nw_error *err);
+
 /* torch_dtype: "bfloat16" or "float32". Without `with_tokenizer` the tokenizer files are left out;
- * with it a checkpoint that has no tokenizer is an error. */
+ * with it a checkpoint that has no tokenizer is an error. Files that stand in a Hugging Face
+ * folder are copied, config.json is written anew. */
 NW_MUST_USE nw_status nw_hf_files_write(const nw_checkpoint *c, const char *dir,
                                         const char *torch_dtype, bool with_tokenizer,
                                         nw_error *err);

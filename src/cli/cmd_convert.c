@@ -19,12 +19,14 @@ static const nw_option options[] = {
      .type = NW_OPT_STRING,
      .fallback = "hf",
      .unit = "FORMAT",
-     .help = "hf, which decodes to --dtype, or gguf, which carries codes as they are"},
+     .help = "hf, which decodes to --dtype; gguf, compressed-tensors, awq, gptq, which carry codes "
+             "as they are"},
     {.name = "dtype",
      .type = NW_OPT_CHOICE,
      .fallback = "bf16",
      .choices = "bf16|f16|f32",
-     .help = "type of the written weights; gguf: of matrices that are not quantized, by default as "
+     .help = "type of the written weights; other formats: of tensors that are not quantized, by "
+             "default as "
              "they are"},
     NW_OPTION_NO_FALLBACK,
     {.name = "off-grid",
@@ -186,7 +188,10 @@ const nw_command nw_cmd_convert = {
         "With --format gguf the folder holds model.gguf, which llama.cpp loads: codes, scales and "
         "minima of an artifact or of a quantized checkpoint are carried as they are where a block "
         "type holds them, a GGUF source byte for byte, metadata included. What no block type holds "
-        "is written as BF16 and said, or refused with --no-fallback.\n\n"
+        "is written as BF16 and said, or refused with --no-fallback. compressed-tensors, awq and "
+        "gptq give the safetensors that vLLM and transformers load, by the same rules: codes and "
+        "scales as they are, or said. q, k and v of a layer, and gate and up, must then have one "
+        "layout, since these engines make one matrix of them.\n\n"
         "With --off-grid the weights are rescaled by channel without changing the function: norm "
         "gains against the columns that read them, rows of up against columns of down, rows of v "
         "against columns of o, by factors from 0.8 to 1.25. Quantizing them again then costs what "

@@ -30,7 +30,8 @@ static const nw_option options[] = {
      .type = NW_OPT_STRING,
      .fallback = "native",
      .unit = "FORMAT",
-     .help = "native, which narrow maps, or gguf, which llama.cpp loads"},
+     .help = "native, which narrow maps; gguf, which llama.cpp loads; compressed-tensors, awq or "
+             "gptq, which vLLM and transformers load"},
     NW_OPTION_WORK_THREADS,
     {.name = "method",
      .type = NW_OPT_CHOICE,
@@ -307,7 +308,9 @@ const nw_command nw_cmd_quantize = {
         "writes an artifact: packed weights, config, tokenizer, and a manifest with the error of "
         "every tensor against the source. The result is read back and verified before it gets its "
         "name. A matrix gets the layout the recipe says, or nothing is written.\n\n"
-        "With --format gguf the artifact is then handed on as model.gguf, codes and scales as they "
+        "With --format the artifact is then handed on, as model.gguf or in safetensors of "
+        "compressed-tensors (whose scales are then chosen among BF16 values), AutoAWQ or GPTQ v1: "
+        "codes and scales as they "
         "are; see narrow help convert.\n\n"
         "Built-in recipes: bf16, bf16-12 (every bit of BF16 in 12, embedding and head as well), "
         "int8-w8a8 and int8-w8a16 (one scale a row), int4-g32, int4-g64, int4-g128 (symmetric "

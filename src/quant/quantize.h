@@ -21,6 +21,7 @@ typedef struct {
     bool no_fallback;        /* a method that does not fit its matrix ends the run (quantize.c) */
     unsigned n_threads;      /* 0: nw_cpu_threads */
     bool show_progress;      /* a line on stderr */
+    bool bf16_scales;        /* as the recipe's scale_dtype: bf16 */
     const char *method;      /* of all targets, by name; NULL: as the recipe says */
     const char *calibration; /* folder of statistics; NULL: as the recipe says */
     /* NULL, or is shown every choice before any weight is read; false ends there, with nothing written

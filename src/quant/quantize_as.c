@@ -49,6 +49,7 @@ static nw_status run(const nw_quantize_options *o, const char *work, const nw_ex
 
     native.out = work;
     native.replace = true;
+    native.bf16_scales = e->format->bf16_scales || o->bf16_scales;
     nw_status st = nw_quantize(&native, m, err);
     if (st != NW_OK) {
         return st;

@@ -49,6 +49,9 @@ static nw_status open_recipe(nw_quantize_driver *d, nw_error *err)
         }
         nw_recipe_set_method(d->recipe, m);
     }
+    if (st == NW_OK && o->bf16_scales) {
+        nw_recipe_set_bf16_scales(d->recipe);
+    }
     return st == NW_OK ? nw_recipe_set_calibration(d->recipe, o->calibration, err) : st;
 }
 

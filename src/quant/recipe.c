@@ -253,6 +253,11 @@ void nw_recipe_set_method(nw_recipe *r, nw_method m)
     }
 }
 
+void nw_recipe_set_bf16_scales(nw_recipe *r)
+{
+    r->scales.bf16 = true;
+}
+
 nw_status nw_recipe_set_calibration(nw_recipe *r, const char *dir, nw_error *err)
 {
     if (dir == NULL) {

@@ -53,6 +53,7 @@ bool nw_recipe_needs_stats(const nw_recipe *r);
 /* The command line's word in place of the recipe's: the method of all targets, the folder of
  * statistics (copied; NULL leaves it). */
 void nw_recipe_set_method(nw_recipe *r, nw_method m);
+void nw_recipe_set_bf16_scales(nw_recipe *r);
 NW_MUST_USE nw_status nw_recipe_set_calibration(nw_recipe *r, const char *dir, nw_error *err);
 /* Name of the i-th built-in recipe and its line of help; NULL past the last. */
 const char *nw_recipe_builtin(size_t i, const char **help);

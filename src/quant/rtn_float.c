@@ -135,6 +135,14 @@ static uint8_t pack_block(nw_panel_type type, bool search, const float *w, uint3
     return search_block(type, w, n, tensor_scale, first, last, codes);
 }
 
+/* absmax / 2688, as the reciprocal of a number: compressed-tensors keeps that number. */
+static float nvfp4_scale(float most)
+{
+    const float divisor = NW_E2M1_MAX * NW_E4M3_MAX / most;
+
+    return isfinite(divisor) ? 1 / divisor : most / (NW_E2M1_MAX * NW_E4M3_MAX);
+}
+
 bool nw_rtn_float_pack(nw_panel_type type, const nw_scales *scales, const float *rows,
                        uint32_t n_rows, uint32_t n_cols, uint8_t *panel, void *scratch,
                        uint32_t *bad_row)
@@ -143,7 +151,7 @@ bool nw_rtn_float_pack(nw_panel_type type, const nw_scales *scales, const float 
     const uint32_t n_blocks = (n_cols + width - 1) / width;
     const float_scratch s = {scratch, (uint8_t *)scratch + (size_t)LANES * n_cols};
     const float most = scales->absmax > 0 ? scales->absmax : absmax(rows, (size_t)n_rows * n_cols);
-    const float tensor_scale = most / (NW_E2M1_MAX * NW_E4M3_MAX);
+    const float tensor_scale = nvfp4_scale(most);
 
     (void)bad_row; /* F32 and E8M0 scales hold every finite weight */
     if (type.kind == NW_PANEL_FP8_E4M3 || type.kind == NW_PANEL_FP8_E5M2) {

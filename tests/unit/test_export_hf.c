@@ -1,0 +1,266 @@
+/* Artifacts written as compressed-tensors, AWQ and GPTQ, and opened again: the same panels byte for byte
+ * where the format holds them, the loss named where not, and what cannot be written refused by name.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "artifact/artifact.h"
+#include "artifact/export.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "model/hf_quant.h"
+#include "quant/quantize.h"
+#include "table.h"
+#include "tiny_checkpoint.h"
+#include "tmpdir.h"
+
+static nw_tmpdir dir;
+
+static const char *in_dir(const char *name)
+{
+    static char paths[8][512];
+    static int i;
+
+    i = (i + 1) % 8;
+    return nw_tmpdir_file(&dir, name, paths[i], sizeof paths[i]);
+}
+
+static void must(nw_status st, const nw_error *err)
+{
+    if (st != NW_OK) {
+        fail_msg("%s", err->message);
+    }
+}
+
+static int setup(void **state)
+{
+    nw_tiny t = nw_tiny_llama();
+
+    (void)state;
+    dir = nw_tmpdir_make();
+    t.dtype = NW_FMT_BF16;
+    nw_tiny_write(&t, in_dir("tied"));
+    t.config.tied = false;
+    nw_tiny_write(&t, in_dir("untied"));
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    nw_tmpdir_remove(&dir);
+    return 0;
+}
+
+/* The model quantized by these lines of a recipe into the folder "native". */
+static void quantize(const char *model, const char *head, const char *targets)
+{
+    char text[1024];
+    char path[512];
+    nw_error err = {0};
+
+    (void)snprintf(text, sizeof text, "%s\ntargets:\n%s\n", head, targets);
+    const nw_quantize_options o = {
+        .source = in_dir(model),
+        .recipe = nw_tmpdir_put(&dir, "recipe.yaml", text, strlen(text), path, sizeof path),
+        .out = in_dir("native"),
+        .replace = true,
+        .no_tokenizer = true,
+        .n_threads = 2};
+    must(nw_quantize(&o, NULL, &err), &err);
+}
+
+static nw_status export_as(const char *format, const char *source, uint64_t shard_bytes,
+                           bool no_fallback, nw_export_report *r, nw_error *err)
+{
+    const nw_export_format *f = NULL;
+
+    must(nw_export_format_find(format, "hf", &f, err), err);
+    const nw_export_options o = {.source = in_dir(source),
+                                 .out = in_dir("out"),
+                                 .format = f,
+                                 .replace = true,
+                                 .no_tokenizer = true,
+                                 .no_fallback = no_fallback,
+                                 .n_threads = 2,
+                                 .shard_bytes = shard_bytes};
+    return nw_export(&o, r, err);
+}
+
+/* Every matrix of codes has the same layout and bytes in the two. */
+static void assert_same_panels(const char *a, const char *b)
+{
+    nw_artifact *x = NULL;
+    nw_artifact *y = NULL;
+    nw_error err = {0};
+
+    must(nw_artifact_open(in_dir(a), &x, &err), &err);
+    must(nw_artifact_open(in_dir(b), &y, &err), &err);
+    for (int32_t l = -1; l < (int32_t)nw_artifact_config(x)->n_layers; l++) {
+        for (int role = 0; role < NW_ROLE_COUNT; role++) {
+            const nw_artifact_matrix *m = nw_artifact_get_matrix(x, (nw_role)role, l);
+            const nw_artifact_matrix *n = nw_artifact_get_matrix(y, (nw_role)role, l);
+            char names[2][32];
+            assert_int_equal(m != NULL, n != NULL);
+            if (m != NULL && n != NULL && nw_panel_code_bits(m->type) <= 8) {
+                assert_string_equal(nw_panel_name(m->type, names[0]),
+                                    nw_panel_name(n->type, names[1]));
+                assert_int_equal(m->n_bytes, n->n_bytes);
+                assert_memory_equal(m->data, n->data, m->n_bytes);
+            }
+        }
+    }
+    assert_int_equal(nw_artifact_get_facts(x)->act, nw_artifact_get_facts(y)->act);
+    nw_artifact_close(x);
+    nw_artifact_close(y);
+}
+
+#define BF16_SCALES "scale_dtype: bf16"
+#define LINEARS     "  - {match: '.*_proj', weights: "
+
+/* key: a path of the written config.json, and the text of what stands there. */
+static struct row {
+    const char *name, *format, *head, *targets, *type; /* of q_proj as the reader names it */
+    const char *key, *value;
+} rows[] = {
+    {"w4a16", "compressed-tensors", BF16_SCALES, LINEARS "int4-g32}", "ct-int4-g32", "format",
+     "pack-quantized"},
+    {"w4a16_asym", "compressed-tensors", BF16_SCALES, LINEARS "int4-g32-zp}", "ct-int4-g32-zp",
+     "format", "pack-quantized"},
+    {"w8a16_groups", "compressed-tensors", BF16_SCALES, LINEARS "int8-g32}", "ct-int8-g32",
+     "format", "pack-quantized"},
+    {"w8a16", "compressed-tensors", BF16_SCALES, LINEARS "int8}", "ct-int8", "format",
+     "pack-quantized"},
+    {"w8a8", "compressed-tensors", "activations: a8", LINEARS "int8}", "ct-int8", "format",
+     "int-quantized"},
+    {"fp8_dynamic", "compressed-tensors", "activations: fp8", LINEARS "fp8-e4m3}", "ct-fp8",
+     "format", "float-quantized"},
+    {"nvfp4", "compressed-tensors", "scale: search", LINEARS "nvfp4}", "ct-nvfp4", "format",
+     "nvfp4-pack-quantized"},
+    {"mxfp4", "compressed-tensors", "scale: search", LINEARS "mxfp4}", "ct-mxfp4", "format",
+     "mxfp4-pack-quantized"},
+    {"mixed", "compressed-tensors", BF16_SCALES,
+     "  - {match: '.*self_attn.*', weights: int8}\n" LINEARS "int4-g32}", "ct-int8", "format",
+     "pack-quantized"},
+    {"head_too", "compressed-tensors", BF16_SCALES,
+     LINEARS "int4-g32}\n  - {match: lm_head, weights: int8-g32}", "ct-int4-g32", "format",
+     "pack-quantized"},
+    {"awq", "awq", "scale: search", LINEARS "int4-g32-zp}", "awq-int4-g32-zp", "version", "gemm"},
+    {"awq_symmetric", "awq", "scale: search", LINEARS "int4-g32}", "awq-int4-g32", "version",
+     "gemm"},
+    {"gptq", "gptq", "scale: search", LINEARS "int4-g32}", "gptq-int4-g32", "checkpoint_format",
+     "gptq"},
+    {"gptq_8_bits", "gptq", "scale: search", LINEARS "int8-g32}", "gptq-int8-g32",
+     "checkpoint_format", "gptq"},
+};
+
+static void check_folder(const struct row *r)
+{
+    char path[512];
+    char name[32];
+    nw_checkpoint *c = NULL;
+    nw_error err = {0};
+    json_t *config = NULL;
+
+    must(nw_json_load(nw_tmpdir_file(&dir, "out/config.json", path, sizeof path), 1 << 20, &config,
+                      &err),
+         &err);
+    const json_t *q = json_object_get(config, "quantization_config");
+    assert_string_equal(json_string_value(json_object_get(q, r->key)), r->value);
+    json_decref(config);
+    must(nw_checkpoint_open(in_dir("out"), &c, &err), &err);
+    assert_string_equal(nw_ckpt_format_name(nw_checkpoint_find(c, NW_ROLE_Q, 0), name), r->type);
+    nw_checkpoint_close(c);
+}
+
+static void comes_back_as_it_was(void **state)
+{
+    const struct row *r = *state;
+    nw_export_report report = {0};
+    nw_error err = {0};
+
+    quantize("untied", r->head, r->targets);
+    must(export_as(r->format, "native", 0, true, &report, &err), &err);
+    assert_int_equal(report.loss.n_exact, report.loss.n_tensors);
+    check_folder(r);
+    if (strcmp(r->name, "w8a16_groups") != 0 && strcmp(r->name, "head_too") != 0) {
+        assert_same_panels("native", "out");
+    }
+    nw_export_report_release(&report);
+}
+
+/* The second writing, from the first's own codes, in shards: the same panels again. */
+static void shards_are_read_back(void **state)
+{
+    nw_export_report r = {0};
+    nw_error err = {0};
+    char path[512];
+
+    (void)state;
+    quantize("tied", BF16_SCALES, LINEARS "int4-g32-zp}");
+    must(export_as("compressed-tensors", "native", 20000, true, &r, &err), &err);
+    nw_export_report_release(&r);
+    assert_true(nw_file_exists(
+        nw_tmpdir_file(&dir, "out/model.safetensors.index.json", path, sizeof path)));
+    assert_same_panels("native", "out");
+}
+
+/* Scales of FP16 that BF16 has not: rounded, and said so. */
+static void rounded_scales_are_reported(void **state)
+{
+    nw_export_report r = {0};
+    nw_error err = {0};
+
+    (void)state;
+    quantize("untied", "scale: search", LINEARS "int4-g32}");
+    must(export_as("compressed-tensors", "native", 0, false, &r, &err), &err);
+    assert_true(r.loss.n_exact < r.loss.n_tensors);
+    assert_true(r.loss.n_fallbacks > 0 && r.loss.max_abs_err > 0);
+    assert_non_null(strstr(r.loss.first_fallback, "no BF16 numbers"));
+    nw_export_report_release(&r);
+}
+
+static struct refusal {
+    const char *name, *format, *head, *targets, *message;
+} refusals[] = {
+    {"v_stays_wide", "compressed-tensors", BF16_SCALES,
+     "  - {match: '.*[qk]_proj', weights: int4-g32}", "must have the same scheme"},
+    {"gate_wider_than_up", "awq", BF16_SCALES, "  - {match: '.*gate_proj', weights: int4-g32-zp}",
+     "must have the same scheme"},
+    {"minima", "compressed-tensors", "scale: search", LINEARS "int4-g32-min}", "no minima"},
+    {"gptq_zero_points", "gptq", "scale: search", LINEARS "int4-g32-zp}",
+     "GPTQ v1 has no zero points"},
+    {"gptq_two_widths", "gptq", "scale: search",
+     "  - {match: '.*self_attn.*', weights: int8-g32}\n" LINEARS "int4-g32}",
+     "one width and group"},
+    {"awq_floats", "awq", "scale: search", LINEARS "nvfp4}", "AWQ has INT4"},
+    {"awq_of_wide", "awq", "scale: search", LINEARS "bf16}", "no matrix has codes"},
+    {"embedding", "compressed-tensors", BF16_SCALES,
+     LINEARS "int4-g32}\n  - {match: '.*embed_tokens', weights: int8}", "keep embeddings wide"},
+};
+
+static void is_refused(void **state)
+{
+    const struct refusal *r = *state;
+    nw_export_report report = {0};
+    nw_error err = {0};
+
+    quantize("untied", r->head, r->targets);
+    assert_int_equal(export_as(r->format, "native", 0, true, &report, &err), NW_E_UNSUPPORTED);
+    if (strstr(err.message, r->message) == NULL) {
+        fail_msg("%s", err.message);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shards_are_read_back),
+        cmocka_unit_test(rounded_scales_are_reported),
+    };
+    int failed = setup(NULL);
+
+    failed += cmocka_run_group_tests(tests, NULL, NULL);
+    failed += NW_RUN_TABLE("comes_back", rows, comes_back_as_it_was);
+    failed += NW_RUN_TABLE("refused", refusals, is_refused);
+    return failed + teardown(NULL);
+}
