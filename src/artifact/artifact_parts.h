@@ -1,5 +1,5 @@
 /* The open artifact, shared by artifact.c (look-ups), artifact_native.c (mapping a folder) and
- * artifact_pack.c (packing a checkpoint), and by nothing else.
+ * artifact_pack.c (packing a checkpoint), and, for the packing of one panel, by the exports.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NW_ARTIFACT_ARTIFACT_PARTS_H
 #define NW_ARTIFACT_ARTIFACT_PARTS_H

@@ -11,6 +11,7 @@
 #include "artifact/folder.h"
 #include "artifact/gguf_write.h"
 #include "artifact/hf_files.h"
+#include "artifact/native_write.h"
 #include "artifact/source_note.h"
 #include "base/file.h"
 
@@ -19,6 +20,7 @@ static const nw_export_format formats[] = {
     {"compressed-tensors", nw_ct_export, "safetensors as vLLM and transformers load them", true},
     {"awq", nw_awq_export, "AutoAWQ's layout: INT4 with zero points", false},
     {"gptq", nw_gptq_export, "GPTQ v1: INT4 and INT8, symmetric", false},
+    {"native", nw_native_export, "an artifact that narrow maps, codes as in the source", false},
 };
 
 const nw_export_format *nw_export_format_at(size_t i)
@@ -33,6 +35,9 @@ nw_status nw_export_format_find(const char *name, const char *own, const nw_expo
     size_t n = 0;
 
     for (size_t i = 0; i < NW_COUNT(formats); i++) {
+        if (strcmp(formats[i].name, own) == 0) {
+            continue;
+        }
         if (strcmp(formats[i].name, name) == 0) {
             *out = &formats[i];
             return NW_OK;

@@ -24,11 +24,11 @@ def narrow(program, model, text, n_ctx, chunks, *options):
     return json.loads(out.stdout)
 
 
-def llama(bin_dir, model, text):
+def llama(bin_dir, model, text, chunks=CHUNKS):
     """Tries again where the last lines are lost, which happens to about half of short runs. One thread:
     llama.cpp's threads wait spinning, and a machine with other work pays for that many times over."""
     command = [os.path.join(bin_dir, "llama-perplexity"), "-m", model, "-f", text, "-c", str(N_CTX), "--chunks",
-               str(CHUNKS), "-t", "1"]
+               str(chunks), "-t", "1"]
     for _ in range(TRIES):
         out = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False).stdout.decode()
         found = re.search(r"Final estimate: PPL = ([0-9.]+)", out)
@@ -37,8 +37,8 @@ def llama(bin_dir, model, text):
     raise SystemExit(f"llama-perplexity gave no final estimate of {model} in {TRIES} runs")
 
 
-def as_f32(bin_dir, model, work):
-    out = os.path.join(work, os.path.basename(model)[:-len(".gguf")] + ".f32.gguf")
+def as_f32(bin_dir, model, work, stem=None):
+    out = os.path.join(work, (stem or os.path.basename(model)[:-len(".gguf")]) + ".f32.gguf")
     if not os.path.exists(out):
         subprocess.run([os.path.join(bin_dir, "llama-quantize"), "--allow-requantize", model, out + ".tmp", "F32"],
                        check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -1,0 +1,310 @@
+/* See native_write.h. A matrix passes in blocks of panels, which are made on all threads and written in
+ * order; each is decoded again and held to the source's values.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "artifact/native_write.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "artifact/artifact_parts.h"
+#include "artifact/writer.h"
+#include "base/progress.h"
+#include "base/signal.h"
+#include "formats/repack.h"
+
+#define BLOCK_BYTES ((size_t)8 << 20) /* of panels that are held at one time */
+
+/* Panels of one matrix. */
+typedef struct {
+    const nw_export_job *job;
+    const nw_export_tensor *tensor;
+    uint32_t panel0; /* of the block */
+    size_t panel_bytes, scratch_bytes;
+    uint8_t *out;            /* [block panels][panel_bytes] */
+    nw_tensor_error *errors; /* [block panels] */
+    float *rows;             /* [n threads][17][n_cols]: 16 rows and a decoded one */
+    uint8_t *scratch;        /* [n threads][scratch_bytes] */
+    atomic_int status;
+    nw_error error;
+} block;
+
+/* The codes of the rows as they stand; false where a scale has no place in the panel. */
+static bool pack_codes(const nw_export_tensor *t, uint32_t row0, uint32_t n_rows, uint8_t *panel,
+                       void *scratch)
+{
+    const uint8_t *rows[NW_PANEL_ROWS];
+    uint32_t bad = 0;
+
+    if (t->ckpt->quant != NULL) {
+        return nw_quant_pack_panel(t->ckpt->quant, t->type, row0, n_rows, panel, scratch);
+    }
+    for (uint32_t r = 0; r < n_rows; r++) {
+        rows[r] = nw_checkpoint_row(t->ckpt, row0 + r);
+    }
+    if (!nw_repack_panel(t->format, rows, n_rows, t->n_cols, panel, scratch, &bad)) {
+        return false;
+    }
+    if (t->type.kind == NW_PANEL_NVFP4) {
+        nw_panel_set_tensor_scale(t->type, panel, t->ckpt->scale);
+    }
+    return true;
+}
+
+static nw_status make_panel(block *b, uint32_t item, unsigned worker, nw_error *err)
+{
+    const nw_export_tensor *t = b->tensor;
+    const uint32_t row0 = (b->panel0 + item) * NW_PANEL_ROWS;
+    const uint32_t left = t->n_rows - row0;
+    const uint32_t n_rows = left < NW_PANEL_ROWS ? left : NW_PANEL_ROWS;
+    float *rows = b->rows + (size_t)worker * (NW_PANEL_ROWS + 1) * t->n_cols;
+    float *decoded = rows + (size_t)NW_PANEL_ROWS * t->n_cols;
+    uint8_t *panel = b->out + item * b->panel_bytes;
+
+    for (uint32_t r = 0; r < n_rows; r++) {
+        const nw_status st =
+            nw_export_values(b->job->source, t, row0 + r, rows + (size_t)r * t->n_cols, err);
+        if (st != NW_OK) {
+            return st;
+        }
+    }
+    if (t->type.kind == NW_PANEL_F32) {
+        nw_panel_pack_f32(rows, t->n_cols, n_rows, t->n_cols, panel);
+    } else if (!pack_codes(t, row0, n_rows, panel, b->scratch + worker * b->scratch_bytes)) {
+        return nw_fail(err, NW_E_FORMAT,
+                       "tensor '%s' has a scale in rows %u to %u that no panel holds", t->name,
+                       (unsigned)row0, (unsigned)(row0 + n_rows - 1));
+    }
+    b->errors[item] = (nw_tensor_error){0};
+    for (uint32_t r = 0; r < n_rows; r++) {
+        nw_panel_unpack_row(t->type, panel, t->n_cols, r, decoded);
+        nw_tensor_error_measure(&b->errors[item], rows + (size_t)r * t->n_cols, decoded, t->n_cols);
+    }
+    return NW_OK;
+}
+
+static void pack_item(void *ctx, size_t item, unsigned worker)
+{
+    block *b = ctx;
+    nw_error err = {0};
+    int none = NW_OK;
+    const nw_status st = make_panel(b, (uint32_t)item, worker, &err);
+
+    if (st != NW_OK && atomic_compare_exchange_strong(&b->status, &none, (int)st)) {
+        b->error = err;
+    }
+}
+
+static nw_status block_open(const nw_export_job *job, const nw_export_tensor *t, block *b,
+                            uint32_t *block_panels, nw_error *err)
+{
+    const size_t n_threads = job->pool != NULL ? nw_pool_threads(job->pool) : 1;
+    const uint32_t n_panels = nw_panel_count(t->n_rows);
+
+    *b = (block){.job = job, .tensor = t};
+    if (!nw_panel_bytes(t->type, t->n_cols, &b->panel_bytes)) {
+        return nw_fail(err, NW_E_RANGE, "tensor '%s': %u columns are too many", t->name,
+                       (unsigned)t->n_cols);
+    }
+    const size_t fit = BLOCK_BYTES / b->panel_bytes + 1;
+    const size_t codes = t->type.kind == NW_PANEL_F32 ? 0
+                         : t->ckpt->quant != NULL     ? nw_quant_scratch_bytes(t->type, t->n_cols)
+                                                  : nw_repack_scratch_bytes(t->format, t->n_cols);
+    *block_panels = fit < n_panels ? (uint32_t)fit : n_panels;
+    b->scratch_bytes = (codes + 63) / 64 * 64;
+    b->out = calloc(*block_panels, b->panel_bytes);
+    b->errors = calloc(*block_panels, sizeof *b->errors);
+    b->rows = calloc(n_threads * (NW_PANEL_ROWS + 1), t->n_cols * sizeof *b->rows);
+    b->scratch = calloc(n_threads, b->scratch_bytes + 64);
+    if (b->out == NULL || b->errors == NULL || b->rows == NULL || b->scratch == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "tensor '%s': no memory for %u panels", t->name,
+                       (unsigned)*block_panels);
+    }
+    return NW_OK;
+}
+
+static void block_close(block *b)
+{
+    free(b->out);
+    free(b->errors);
+    free(b->rows);
+    free(b->scratch);
+}
+
+static nw_status write_matrix(const nw_export_job *job, nw_artifact_writer *w,
+                              const nw_export_tensor *t, nw_tensor_error *sum, nw_error *err)
+{
+    const uint32_t n_panels = nw_panel_count(t->n_rows);
+    block b;
+    uint32_t step = 0;
+    nw_status st = block_open(job, t, &b, &step, err);
+
+    for (uint32_t p = 0; st == NW_OK && p < n_panels; p += step) {
+        const uint32_t n = n_panels - p < step ? n_panels - p : step;
+        b.panel0 = p;
+        nw_pool_run(job->pool, n, pack_item, &b);
+        if (atomic_load(&b.status) != NW_OK) {
+            *err = b.error;
+            st = err->code;
+            break;
+        }
+        for (uint32_t i = 0; i < n; i++) {
+            nw_tensor_error_add(sum, &b.errors[i]);
+        }
+        st = nw_artifact_writer_add(w, b.out, n * b.panel_bytes, err);
+        if (st == NW_OK && nw_stop_requested()) {
+            st = nw_fail(err, NW_E_CANCELLED, "stopped at tensor '%s'; nothing was left behind",
+                         t->name);
+        }
+    }
+    block_close(&b);
+    return st;
+}
+
+static nw_status write_vector(const nw_export_job *job, nw_artifact_writer *w,
+                              const nw_export_tensor *t, nw_tensor_error *sum, nw_error *err)
+{
+    float *v = calloc((size_t)t->n_cols + 1, sizeof *v);
+    nw_status st = v != NULL ? nw_export_values(job->source, t, 0, v, err)
+                             : nw_fail(err, NW_E_NOMEM, "tensor '%s': no memory", t->name);
+
+    if (st == NW_OK) {
+        nw_tensor_error_measure(sum, v, v, t->n_cols);
+        st = nw_artifact_writer_add(w, v, t->n_cols * sizeof *v, err);
+    }
+    free(v);
+    return st;
+}
+
+static nw_status write_tensor(const nw_export_job *job, nw_artifact_writer *w,
+                              const nw_export_tensor *t, nw_error *err)
+{
+    nw_tensor_error sum = {0};
+    char from[32];
+    char to[32];
+    nw_status st =
+        t->is_vector ? write_vector(job, w, t, &sum, err) : write_matrix(job, w, t, &sum, err);
+
+    if (st == NW_OK) {
+        st = nw_artifact_writer_end_tensor(w, &sum, NULL, err);
+    }
+    if (st != NW_OK) {
+        return st;
+    }
+    const nw_loss_tensor row = {.name = t->name,
+                                .from = nw_export_type_name(t, from),
+                                .to = t->is_vector ? "F32" : nw_panel_name(t->type, to),
+                                .error = sum};
+    return nw_loss_add(job->loss, &row, err);
+}
+
+/* The i-th tensor in writing order: matrices, then vectors; NULL past the last. */
+static const nw_export_tensor *in_order(const nw_export_source *s, size_t i)
+{
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t k = 0; k < nw_export_n_tensors(s); k++) {
+            const nw_export_tensor *t = nw_export_at(s, k);
+            if (t->is_vector == (pass == 1) && i-- == 0) {
+                return t;
+            }
+        }
+    }
+    return NULL;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
+}
+
+static bool fill_tensors(const nw_export_source *s, nw_manifest *m)
+{
+    const nw_export_tensor *t = NULL;
+    bool ok = true;
+
+    m->tensors = calloc(nw_export_n_tensors(s) + 1, sizeof *m->tensors);
+    for (size_t i = 0; m->tensors != NULL && ok && (t = in_order(s, i)) != NULL; i++) {
+        m->tensors[i] = (nw_manifest_tensor){.name = strdup(t->name),
+                                             .role = t->role,
+                                             .layer = t->layer,
+                                             .targeted = nw_export_has_codes(t),
+                                             .is_vector = t->is_vector,
+                                             .type = t->type,
+                                             .n_rows = t->n_rows,
+                                             .n_cols = t->n_cols};
+        m->n_tensors = i + 1;
+        ok = m->tensors[i].name != NULL;
+    }
+    return m->tensors != NULL && ok;
+}
+
+static nw_status fill_manifest(const nw_export_source *s, nw_manifest *m, nw_error *err)
+{
+    const nw_checkpoint *c = nw_export_checkpoint(s);
+
+    m->version = NW_MANIFEST_VERSION;
+    m->tool_version = strdup("narrow " NW_VERSION);
+    m->source_name = strdup(base_name(nw_export_path(s)));
+    m->note = strdup(nw_export_note(s));
+    m->recipe_name = strdup("as-is");
+    m->scale_rule = strdup("codes and scales of the source, as they are");
+    m->act = nw_checkpoint_act(c);
+    m->recipe = json_pack("{s:s}", "keep", "codes of the source");
+    if (m->tool_version == NULL || m->source_name == NULL || m->note == NULL ||
+        m->recipe_name == NULL || m->scale_rule == NULL || m->recipe == NULL ||
+        !fill_tensors(s, m)) {
+        return nw_fail(err, NW_E_NOMEM, "no memory for a manifest");
+    }
+    return nw_checkpoint_digest(c, &m->source, err);
+}
+
+static nw_status write_all(const nw_export_job *job, nw_artifact_writer *w, nw_error *err)
+{
+    const size_t n = nw_export_n_tensors(job->source);
+    nw_progress progress;
+    nw_status st = NW_OK;
+
+    if (job->progress != NULL) {
+        nw_progress_begin(&progress, job->progress, "tensors", n);
+    }
+    for (size_t i = 0; st == NW_OK && i < n; i++) {
+        st = write_tensor(job, w, in_order(job->source, i), err);
+        if (st == NW_OK && job->progress != NULL) {
+            nw_progress_step(&progress, i + 1);
+        }
+    }
+    return st == NW_OK ? nw_artifact_writer_commit(w, err) : st;
+}
+
+nw_status nw_native_export(const nw_export_job *job, nw_error *err)
+{
+    const nw_artifact_target target = {.path = job->dir,
+                                       .no_tokenizer = job->no_tokenizer,
+                                       .source = nw_export_checkpoint(job->source)};
+    nw_artifact_writer *w = NULL;
+    nw_manifest m = {0};
+    nw_status st = NW_OK;
+
+    if (target.source == NULL) {
+        return nw_fail(err, NW_E_USAGE, "%s: is a native artifact already",
+                       nw_export_path(job->source));
+    }
+    st = fill_manifest(job->source, &m, err);
+    if (st == NW_OK) {
+        st = nw_artifact_writer_open(&target, &m, &w, err);
+    }
+    nw_manifest_release(&m);
+    if (st == NW_OK) {
+        st = write_all(job, w, err);
+    }
+    if (st == NW_OK) {
+        m = nw_artifact_writer_take_manifest(w);
+        for (size_t i = 0; i < m.n_tensors; i++) {
+            *job->n_bytes += m.tensors[i].n_bytes;
+        }
+        nw_manifest_release(&m);
+    }
+    nw_artifact_writer_close(w);
+    return st;
+}
