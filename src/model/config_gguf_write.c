@@ -46,7 +46,13 @@ static nw_status check(const nw_model_config *c, const nw_arch *a, nw_error *err
                        "attention is scaled by %g; GGUF has no key for it, and its readers take %g",
                        (double)c->attn_scale, (double)scale);
     }
-    if (c->global_every > 0 && c->global_every != GEMMA3_GLOBAL_EVERY) {
+    if (c->global_every > 0 && c->arch != NW_ARCH_GEMMA3 && c->sliding_window < c->n_ctx) {
+        return nw_fail(err, NW_E_UNSUPPORTED,
+                       "a sliding window of %" PRIu32 " tokens in a context of %" PRIu32
+                       "; readers of GGUF know none for %s",
+                       c->sliding_window, c->n_ctx, a->gguf_name);
+    }
+    if (c->arch == NW_ARCH_GEMMA3 && c->global_every != GEMMA3_GLOBAL_EVERY) {
         return nw_fail(err, NW_E_UNSUPPORTED,
                        "every %" PRIu32 "th layer is global; readers of GGUF take every %dth of %s",
                        c->global_every, GEMMA3_GLOBAL_EVERY, a->gguf_name);
@@ -90,7 +96,7 @@ nw_status nw_gguf_put_config(nw_gguf_writer *w, const nw_model_config *c, nw_err
         nw_gguf_put_str(w, full(&k, "rope.scaling.type"), "linear", strlen("linear"));
         put_f32(&k, "rope.scaling.factor", c->rope_scaling.factor);
     }
-    if (c->global_every > 0) {
+    if (c->arch == NW_ARCH_GEMMA3) {
         put_u32(&k, "attention.sliding_window", c->sliding_window);
         put_f32(&k, "rope.freq_base_swa", c->rope_base_local);
     }
