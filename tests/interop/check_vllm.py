@@ -1,0 +1,112 @@
+"""Folders that narrow wrote, served by vLLM's CPU build: log-probabilities of a text against narrow's reference
+tier.
+
+For each folder the largest and the mean difference, in nats, over the tokens that vLLM lists at each position
+(its 20 best and the text's own). Bounds:
+  the BF16 baseline in float32   the largest below 1e-3
+  4-bit weights in bfloat16      the mean at most 1.5 times that of the baseline in bfloat16, which says what
+                                 vLLM's arithmetic in bfloat16 costs by itself
+  W8A8, FP8 in float32           the first token, which few roundings have moved, below 0.01, and the mean below
+                                 0.2: a difference in the last bit turns one rounding somewhere, and the layers
+                                 behind it carry that on, between any two programs
+Controls: a twin of each quantized folder with its codes in another order must be out of its bound.
+
+usage: check_vllm.py WRITE_LOGITS SCRATCH BASELINE DTYPE:DIR...      (DTYPE bfloat16, float16 or float32)
+SPDX-License-Identifier: Apache-2.0"""
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+
+from mispack import TEXT, activations, twin
+
+N_TOKENS, N_BEST = 64, 20
+MAX_EXACT, MAX_SHARE, MAX_FIRST, MAX_MEAN = 1e-3, 1.5, 0.01, 0.2
+
+
+def serve(folder, dtype, out):
+    """Runs in a process of its own: {"ids": [...], "rows": [{id: logprob}, ...]} of the text."""
+    os.environ.update(VLLM_CPU_KVCACHE_SPACE="1", VLLM_ENABLE_V1_MULTIPROCESSING="0", VLLM_LOGGING_LEVEL="ERROR",
+                      HF_HUB_OFFLINE="1")
+    from vllm import LLM, SamplingParams
+    llm = LLM(model=folder, dtype=dtype, enforce_eager=True, max_model_len=256, max_num_seqs=1,
+              enable_prefix_caching=False)
+    ids = llm.get_tokenizer()(TEXT)["input_ids"][:N_TOKENS]
+    o = llm.generate([{"prompt_token_ids": ids}],
+                     SamplingParams(max_tokens=1, temperature=0, prompt_logprobs=N_BEST))[0]
+    rows = [{str(t): lp.logprob for t, lp in d.items()} for d in o.prompt_logprobs[1:]]
+    with open(out, "w", encoding="utf-8") as f:
+        json.dump({"ids": ids, "rows": rows}, f)
+
+
+def their_rows(folder, dtype, scratch):
+    out = scratch + "/vllm.json"
+    p = subprocess.run([sys.executable, __file__, "--serve", folder, dtype, out], stdout=subprocess.PIPE,
+                       stderr=subprocess.STDOUT, text=True, check=False)
+    if p.returncode != 0:
+        print(p.stdout[-2000:])
+        raise SystemExit(f"{folder}: vLLM does not load it")
+    with open(out, encoding="utf-8") as f:
+        d = json.load(f)
+    return d["ids"], d["rows"]
+
+
+def our_logprobs(program, folder, ids):
+    out = subprocess.run([program, folder, "ref", *map(str, ids)], check=True, stdout=subprocess.PIPE,
+                         stderr=subprocess.DEVNULL)
+    z = np.frombuffer(out.stdout, np.float32).reshape(len(ids), -1).astype(np.float64)
+    z = z - z.max(1, keepdims=True)
+    return z - np.log(np.exp(z).sum(1, keepdims=True))
+
+
+def distances(ours, rows):
+    """|difference| of each listed token, by position."""
+    return [np.array([abs(ours[i, int(t)] - lp) for t, lp in row.items()]) for i, row in enumerate(rows)]
+
+
+def within(d, rounded, noise):
+    if rounded:
+        return d[0].max() < MAX_FIRST and np.concatenate(d).mean() < MAX_MEAN
+    return np.concatenate(d).mean() <= MAX_SHARE * noise
+
+
+def measure(program, folder, dtype, scratch):
+    ids, rows = their_rows(folder, dtype, scratch)
+    ours = our_logprobs(program, folder, ids)
+    d = distances(ours, rows)
+    all_of = np.concatenate(d)
+    print(f"{folder} in {dtype}: largest difference {all_of.max():.3g}, mean {all_of.mean():.3g}, first token "
+          f"{d[0].max():.2g}", flush=True)
+    return ours, d
+
+
+def check(program, folder, dtype, scratch, noise):
+    ours, d = measure(program, folder, dtype, scratch)
+    rounded = activations(folder) is not None
+    _, rows = their_rows(twin(folder, scratch), dtype, scratch)
+    e = distances(ours, rows)
+    bad = not within(d, rounded, noise) or within(e, rounded, noise)
+    print(f"    mis-packed twin {np.concatenate(e).mean():.3g} in the mean{'  FAILED' if bad else ''}", flush=True)
+    return bad
+
+
+def main():
+    if sys.argv[1] == "--serve":
+        serve(*sys.argv[2:5])
+        return 0
+    program, scratch, baseline = sys.argv[1:4]
+    os.makedirs(scratch, exist_ok=True)
+    _, exact = measure(program, baseline, "float32", scratch)
+    _, d = measure(program, baseline, "bfloat16", scratch)
+    bad = int(np.concatenate(exact).max() >= MAX_EXACT)
+    noise = np.concatenate(d).mean()
+    for a in sys.argv[4:]:
+        dtype, folder = a.split(":", 1)
+        bad += check(program, folder, dtype, scratch, noise)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+/* Runs each layer alone on the input another program gave it: F32 rows [n_ids][d_model] a layer on stdin,
+ * what the layer makes of them on stdout, layer after layer. TIER/ACT rounds activations by another rule
+ * than the model's. usage: write_layers MODEL TIER[/ACT] ID...
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "engine/engine.h"
+#include "model/config.h"
+
+#define MAX_IDS 4096
+
+static nw_status run_layers(nw_engine *e, const int32_t *ids, uint32_t n, nw_error *err)
+{
+    const nw_model_config *c = nw_engine_config(e);
+    const size_t n_values = (size_t)n * c->d_model;
+    float *x = calloc(n_values, sizeof *x);
+    nw_status st = x != NULL ? NW_OK : nw_fail(err, NW_E_NOMEM, "no memory for %u tokens", n);
+
+    for (uint32_t layer = 0; st == NW_OK && layer < c->n_layers; layer++) {
+        if (fread(x, sizeof *x, n_values, stdin) != n_values) {
+            st = nw_fail(err, NW_E_IO, "stdin ends in layer %u", layer);
+        } else {
+            st = nw_engine_layer(e, layer, ids, n, x, NULL, NULL, err);
+        }
+        if (st == NW_OK && fwrite(x, sizeof *x, n_values, stdout) != n_values) {
+            st = nw_fail(err, NW_E_IO, "stdout takes no more");
+        }
+    }
+    free(x);
+    return st;
+}
+
+int main(int argc, char **argv)
+{
+    static int32_t ids[MAX_IDS];
+    nw_engine_options o = nw_engine_options_default();
+    nw_engine *e = NULL;
+    nw_error err = {0};
+
+    if (argc < 4 || argc - 3 > MAX_IDS) {
+        return 2;
+    }
+    const size_t n = (size_t)argc - 3;
+    for (size_t i = 0; i < n; i++) {
+        ids[i] = (int32_t)strtol(argv[i + 3], NULL, 10);
+    }
+    char *act = strchr(argv[2], '/');
+    if (act != NULL) {
+        *act++ = '\0';
+    }
+    o.tier = argv[2];
+    o.no_tokenizer = true;
+    nw_status st = act != NULL ? nw_engine_act_parse(act, &o, &err) : NW_OK;
+    if (st == NW_OK) {
+        st = nw_engine_open(argv[1], &o, &e, &err);
+    }
+    if (st == NW_OK) {
+        st = run_layers(e, ids, (uint32_t)n, &err);
+    }
+    nw_engine_close(e);
+    if (st != NW_OK) {
+        (void)fprintf(stderr, "write_layers: %s\n", err.message);
+    }
+    return nw_status_exit_code(st);
+}
