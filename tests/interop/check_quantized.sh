@@ -1,0 +1,39 @@
+#!/bin/sh
+# SmolLM2's baseline quantized by narrow in every scheme, loaded by transformers with compressed-tensors and served
+# by vLLM's CPU build. The first run makes an environment of 6 GB. NARROW_VLLM names its Python,
+# NARROW_BASELINE the folder of the baseline. usage: check_quantized.sh NARROW BUILD_DIR
+# SPDX-License-Identifier: Apache-2.0
+set -u
+here=$(dirname "$0")
+narrow=$1 build=$2
+. "$here/inputs.sh"
+if [ -z "${NARROW_VLLM:-}" ]; then
+    [ -f "$inputs/vllm/complete" ] || "$here/make_vllm.sh" "$inputs/vllm" >"$inputs/vllm.log" 2>&1 ||
+        skip "no environment ($inputs/vllm.log)"
+    NARROW_VLLM=$inputs/vllm/bin/python
+fi
+base=${NARROW_BASELINE:-$inputs/smollm2-off-grid}
+if [ ! -d "$base" ]; then
+    smol=$(model SmolLM2) || skip "SmolLM2 cannot be had ($inputs/SmolLM2.log)"
+    "$narrow" convert "$smol" --out "$base" --quiet --off-grid 1 >&2 || exit 1
+fi
+
+# made NAME FORMAT LAYOUT ACTIVATIONS: the baseline in that format
+made() {
+    printf 'activations: %s\ntargets:\n  - {match: ".*_proj", weights: %s}\n' "$4" "$3" >"$inputs/$1.yaml"
+    "$narrow" quantize "$base" -r "$inputs/$1.yaml" -o "$inputs/$1" -f "$2" --force --quiet >/dev/null || exit 1
+    echo "$inputs/$1"
+}
+w4=$(made ct-w4a16 compressed-tensors int4-g64 a16) || exit 1
+w4z=$(made ct-w4a16-asym compressed-tensors int4-g64-zp a16) || exit 1
+w8=$(made ct-w8a8 compressed-tensors int8 a8) || exit 1
+fp8=$(made ct-fp8 compressed-tensors fp8-e4m3 fp8) || exit 1
+nv=$(made ct-nvfp4 compressed-tensors nvfp4 a16) || exit 1
+mx=$(made ct-mxfp4 compressed-tensors mxfp4 a16) || exit 1
+awq=$(made awq awq int4-g64-zp a16) || exit 1
+gptq=$(made gptq gptq int4-g64 a16) || exit 1
+bin=$build
+"$NARROW_VLLM" "$here/check_quantized.py" "$bin/write_logits" "$bin/write_layers" "$bin/write_f32" "$inputs/scratch" \
+    --logits "$w4" --logits "$w4z" --logits "$w8" --logits "$fp8" --weights "$nv" --weights "$mx" || exit 1
+"$NARROW_VLLM" "$here/check_vllm.py" "$bin/write_logits" "$inputs/scratch" "$base" "bfloat16:$w4" "bfloat16:$w4z" \
+    "float32:$w8" "float32:$fp8" "bfloat16:$awq" "bfloat16:$gptq"
