@@ -18,6 +18,7 @@
 typedef struct {
     char dir[64], path[96];
     nw_record *rec;
+    const char *machine; /* of the runs that follow; NULL: none */
 } syn;
 
 static inline void syn_ok(nw_status st, const nw_error *err)
@@ -74,6 +75,7 @@ static inline int64_t syn_begin_on(syn *s, const char *candidate, const char *st
                             .suite = suite,
                             .settings_hash = settings,
                             .data_hash = data,
+                            .machine_hash = s->machine,
                             .artifact_hash = candidate};
     syn_ok(nw_record_run_begin(s->rec, &run, false, &id, NULL, &err), &err);
     return id;

@@ -298,6 +298,32 @@ static nw_status conclude(load *l, size_t n_sent, int64_t w0, int64_t w1, nw_loa
     return NW_OK;
 }
 
+/* A copy of the arrivals with their own gaps and lengths once more after the last, for tail_s. */
+static nw_status with_tail(const nw_arrivals *a, double tail_s, nw_arrivals *out, nw_error *err)
+{
+    const int64_t first = a->rows[0].t_ns;
+    const int64_t last = a->rows[a->n - 1].t_ns;
+    const int64_t gap = a->n > 1 ? (last - first) / (int64_t)(a->n - 1) : 0;
+    const int64_t end = last + (int64_t)(tail_s * 1e9);
+    size_t n = a->n;
+
+    out->rows = calloc(2 * a->n, sizeof *out->rows);
+    if (out->rows == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "load: no memory for %zu requests", 2 * a->n);
+    }
+    memcpy(out->rows, a->rows, a->n * sizeof *a->rows);
+    for (size_t k = 0; k < a->n && gap > 0; k++) {
+        out->rows[n] = a->rows[k];
+        out->rows[n].t_ns = last + gap + (a->rows[k].t_ns - first);
+        if (out->rows[n].t_ns >= end) {
+            break;
+        }
+        n++;
+    }
+    out->n = n;
+    return NW_OK;
+}
+
 nw_status nw_load_run(nw_target *t, const nw_arrivals *arrivals, const nw_load_options *opt,
                       nw_load_result *out, nw_error *err)
 {
@@ -306,6 +332,7 @@ nw_status nw_load_run(nw_target *t, const nw_arrivals *arrivals, const nw_load_o
     const int64_t w0 = (int64_t)(opt->warmup_s * 1e9);
     const int64_t last = arrivals->n > 0 ? arrivals->rows[arrivals->n - 1].t_ns : 0;
     const int64_t w1 = opt->window_s > 0 ? w0 + (int64_t)(opt->window_s * 1e9) : last + 1;
+    nw_arrivals all = {0};
 
     if (arrivals->n == 0 || last < w0 || w1 <= w0) {
         return nw_fail(err, NW_E_RANGE,
@@ -313,7 +340,10 @@ nw_status nw_load_run(nw_target *t, const nw_arrivals *arrivals, const nw_load_o
                        "none is left to measure",
                        arrivals->n, (double)last * 1e-9, opt->warmup_s);
     }
-    nw_status st = load_init(&l, t, arrivals, opt, err);
+    if (with_tail(arrivals, opt->tail_s, &all, err) != NW_OK) {
+        return err->code;
+    }
+    nw_status st = load_init(&l, t, &all, opt, err);
     if (st == NW_OK) {
         const int64_t end = w1 + (int64_t)(opt->drain_s * 1e9);
         (void)prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL); /* ns; default 50 us late */
@@ -328,6 +358,7 @@ nw_status nw_load_run(nw_target *t, const nw_arrivals *arrivals, const nw_load_o
         out->client_cpu_s = nw_client_cpu_s() - cpu_s;
     }
     load_release(&l);
+    nw_arrivals_release(&all);
     return st;
 }
 

@@ -13,6 +13,8 @@
 typedef struct {
     double warmup_s; /* from t0; requests scheduled in it are kept but not counted */
     double window_s; /* W; 0: until the last arrival */
+    double tail_s;   /* past the last arrival its gaps come again for so long, or until the window's
+                      * requests have ended: those meet the load they came in; 0: no */
     double drain_s;  /* past W: what is still open then is cancelled, and is an error if of W */
     nw_slo slo;
     uint64_t seed; /* of the prompts */

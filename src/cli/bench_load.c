@@ -72,6 +72,9 @@ static nw_load_options load_options(nw_bench *b)
 
     return (nw_load_options){.warmup_s = nw_args_double(a, "warmup-s"),
                              .window_s = nw_args_double(a, "duration"),
+                             .tail_s = nw_args_count(a, "arrivals") > 0
+                                           ? nw_args_double(a, "tail-s")
+                                           : 0, /* made ones have their tail */
                              .drain_s = nw_args_double(a, "drain-s"),
                              .slo = {.ttft_ms = nw_args_double(a, "slo-ttft"),
                                      .tpot_ms = nw_args_double(a, "slo-tpot"),
@@ -147,6 +150,7 @@ static nw_status measure_capacity(nw_bench *b, double *rps, nw_error *err)
     }
     o.warmup_s = 0;
     o.window_s = 0;
+    o.tail_s = 0;
     nw_progress_begin(&b->progress, "capacity", "requests", burst.n);
     nw_status st = nw_load_run(b->service.target, &burst, &o, &r, err);
     nw_arrivals_release(&burst);
@@ -225,12 +229,12 @@ static json_t *load_settings(nw_bench *b, const windows *w)
 {
     const nw_load_options o = load_options(b);
 
-    return json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:b, s:b, s:I}", "regime",
+    return json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:b, s:b, s:I}", "regime",
                      "load", "arrivals", w->hash.hex, "warmup_s", o.warmup_s, "window_s",
-                     o.window_s, "drain_s", o.drain_s, "slo_ttft_ms", o.slo.ttft_ms, "slo_tpot_ms",
-                     o.slo.tpot_ms, "slo_gap_ms", o.slo.gap_ms, "seed", (json_int_t)o.seed,
-                     "ignore_eos", o.ignore_eos, "no_stream", o.no_stream, "max_seqs",
-                     (json_int_t)nw_args_int(b->args, "max-seqs"));
+                     o.window_s, "tail_s", o.tail_s, "drain_s", o.drain_s, "slo_ttft_ms",
+                     o.slo.ttft_ms, "slo_tpot_ms", o.slo.tpot_ms, "slo_gap_ms", o.slo.gap_ms,
+                     "seed", (json_int_t)o.seed, "ignore_eos", o.ignore_eos, "no_stream",
+                     o.no_stream, "max_seqs", (json_int_t)nw_args_int(b->args, "max-seqs"));
 }
 
 /* Requests up to the window's end; those of the tail only keep the load up. */

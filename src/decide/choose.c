@@ -362,7 +362,8 @@ static void list_missing(nw_decision *d, nw_dec_frontier *f)
     }
     for (size_t i = 1; i < d->n_candidates && f->points[0].measured; i++) {
         if (!f->points[i].measured) {
-            (void)snprintf(text, sizeof text, "%s: no %s run over the baseline's workload",
+            (void)snprintf(text, sizeof text,
+                           "%s: no %s run over the baseline's workload on its machine",
                            d->candidates[i].name, nw_regime_name(f->regime));
             (void)json_array_append_new(f->missing, json_string(text));
         }

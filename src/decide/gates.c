@@ -28,7 +28,15 @@ const nw_rec_run *nw_gates_run(const nw_decision *d, size_t candidate, const cha
     return NULL;
 }
 
-const nw_rec_run *nw_gates_same_load(const nw_decision *d, size_t candidate, const nw_rec_run *base)
+static bool same_machine(const nw_rec_run *a, const nw_rec_run *b)
+{
+    return a->machine_hash == NULL || b->machine_hash == NULL ||
+           strcmp(a->machine_hash, b->machine_hash) == 0;
+}
+
+/* The newest run over the workload of `base`, on its machine or on another. */
+static const nw_rec_run *over_workload(const nw_decision *d, size_t candidate,
+                                       const nw_rec_run *base, bool its_machine)
 {
     for (size_t i = d->n_runs; i-- > 0;) {
         const nw_rec_run *r = &d->runs[i];
@@ -36,11 +44,22 @@ const nw_rec_run *nw_gates_same_load(const nw_decision *d, size_t candidate, con
                                    ? same(r->data_hash, base->data_hash)
                                    : same(r->settings_hash, base->settings_hash);
         if (same(r->candidate, d->candidates[candidate].name) && same(r->stage, base->stage) &&
-            same(r->suite, base->suite) && same_data) {
+            same(r->suite, base->suite) && same_data && same_machine(r, base) == its_machine) {
             return r;
         }
     }
     return NULL;
+}
+
+const nw_rec_run *nw_gates_same_load(const nw_decision *d, size_t candidate, const nw_rec_run *base)
+{
+    return over_workload(d, candidate, base, true);
+}
+
+bool nw_gates_other_machine(const nw_decision *d, size_t candidate, const nw_rec_run *base)
+{
+    return over_workload(d, candidate, base, true) == NULL &&
+           over_workload(d, candidate, base, false) != NULL;
 }
 
 /* Share of requests inside the service level. */

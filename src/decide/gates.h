@@ -13,9 +13,11 @@ const nw_rec_run *nw_gates_run(const nw_decision *d, size_t candidate, const cha
  * highest rate at which the baseline still meets its service level. NULL: none. */
 NW_MUST_USE nw_status nw_gates_operating(nw_record *rec, nw_decision *d, nw_regime r,
                                          const nw_rec_run **out, nw_error *err);
-/* The run of `candidate` over the same workload as `base`, or NULL. */
+/* The run of `candidate` over the same workload as `base`, on the same machine, or NULL. */
 const nw_rec_run *nw_gates_same_load(const nw_decision *d, size_t candidate,
                                      const nw_rec_run *base);
+/* There is such a run, but of another machine only: its times mean nothing beside those of `base`. */
+bool nw_gates_other_machine(const nw_decision *d, size_t candidate, const nw_rec_run *base);
 
 /* Every gate of the policy for every candidate it concerns: appends to d->verdicts. */
 NW_MUST_USE nw_status nw_gates_quality(nw_record *rec, nw_decision *d, nw_error *err);

@@ -155,6 +155,11 @@ static nw_status evaluate(const speed_gate *s)
         return NW_OK;
     }
     const nw_rec_run *run = nw_gates_same_load(d, s->candidate, s->operating);
+    if (nw_gates_other_machine(d, s->candidate, s->operating)) {
+        nw_gates_set(d, v, NW_VERDICT_INCONCLUSIVE,
+                     "refused: measured on another machine than the baseline's run");
+        return NW_OK;
+    }
     if (run == NULL) {
         nw_gates_set(d, v, NW_VERDICT_FAIL, "missing: no run over the baseline's workload");
         return NW_OK;

@@ -133,6 +133,7 @@ const char *nw_hfq_name(const nw_hfq_matrix *m, char buf[32])
 {
     const bool power = m->scale_format == NW_FMT_U8 || m->scale_format == NW_FMT_F8_E8M0;
     char blocks[24] = "";
+    char full[96];
 
     if (m->layout == NW_HFQ_E2M1) {
         (void)snprintf(buf, 32, "%s-%s", m->stem, power ? "mxfp4" : "nvfp4");
@@ -146,8 +147,9 @@ const char *nw_hfq_name(const nw_hfq_matrix *m, char buf[32])
     if (m->layout == NW_HFQ_E4M3) {
         (void)snprintf(buf, 32, "%s-fp8%s", m->stem, blocks);
     } else {
-        (void)snprintf(buf, 32, "%s-int%u%s%s%s", m->stem, m->bits, blocks,
+        (void)snprintf(full, sizeof full, "%s-int%u%s%s%s", m->stem, m->bits, blocks,
                        m->zeros != NULL ? "-zp" : "", m->g_idx != NULL ? "-order" : "");
+        (void)snprintf(buf, 32, "%.31s", full);
     }
     return buf;
 }

@@ -72,6 +72,7 @@ static const field batch1_fields[] = {
     {"output", FIELD_U32, offsetof(nw_study, batch1.output), 1, 131072},
     {"requests", FIELD_U32, offsetof(nw_study, batch1.requests), 1, 1000000},
     {"warmup", FIELD_U32, offsetof(nw_study, batch1.warmup), 0, 10000},
+    {"natural", FIELD_U32, offsetof(nw_study, batch1.natural), 0, 1000000},
 };
 
 static const field load_fields[] = {

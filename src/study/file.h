@@ -11,7 +11,7 @@
  *   calibration: {log: FILE, by: intent, samples: 256, context: 512, seed: 1}  # or text: FILE; once,
  *                                      # for the recipes that name a folder of statistics
  *   quality: {text: FILE, context: 512, windows: 40, choice: SUITE, generate: SUITE, items: 0}
- *   batch1: {prompt: 1024, output: 128, requests: 30, warmup: 2}
+ *   batch1: {prompt: 1024, output: 128, requests: 30, warmup: 2, natural: 10}
  *   load: {prompt: [32, 96], output: [16, 48], requests: 300, files: 1, warmup_s: 3,
  *          rates: [0.5, 0.8, 1.1], slo_ttft_ms: 1000, slo_tpot_ms: 60, max_seqs: 48}
  * SPDX-License-Identifier: Apache-2.0 */
@@ -47,6 +47,7 @@ typedef struct {
     } quality;
     struct {
         uint32_t prompt, output, requests, warmup; /* tokens, tokens, counts; requests 0: not run */
+        uint32_t natural; /* and so many whose answers end by themselves: is the service equal? */
     } batch1;
     struct {
         uint32_t prompt_lo, prompt_hi, output_lo, output_hi; /* tokens */

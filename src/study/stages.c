@@ -280,13 +280,19 @@ nw_status nw_stages_open(nw_stages *st, nw_error *err)
     return status;
 }
 
+unsigned nw_stages_batch1_steps(const nw_study *s)
+{
+    return (s->batch1.requests > 0 ? 1U : 0U) +
+           (s->batch1.requests > 0 && s->batch1.natural > 0 ? 1U : 0U);
+}
+
 void nw_stages_drop(nw_stages *st, size_t i, bool with_quality)
 {
     const nw_study *s = &st->study;
 
     free(st->artifact[i]);
     st->artifact[i] = NULL;
-    st->n_steps -= (with_quality ? 1U : 0U) + (s->batch1.requests > 0 ? 1U : 0U) +
+    st->n_steps -= (with_quality ? 1U : 0U) + nw_stages_batch1_steps(s) +
                    (s->load.requests > 0 ? (unsigned)s->load.n_rates : 0U);
 }
 

@@ -23,6 +23,7 @@ typedef struct {
 /* Folders, paths, and a look at every input before work begins. */
 NW_MUST_USE nw_status nw_stages_open(nw_stages *st, nw_error *err);
 void nw_stages_close(nw_stages *st);
+unsigned nw_stages_batch1_steps(const nw_study *s); /* of one candidate */
 /* Takes candidate i out of the stages that come: all but its artifact, or its speed only. */
 void nw_stages_drop(nw_stages *st, size_t i, bool with_quality);
 

@@ -20,7 +20,8 @@ static void put_u32(char buf[16], uint32_t value)
     (void)snprintf(buf, 16, "%u", value);
 }
 
-nw_status nw_stage_batch1(nw_stages *st, size_t i, nw_error *err)
+/* Answers of equal length for speed; or those that end by themselves, for equality of service. */
+static nw_status batch1(nw_stages *st, size_t i, bool natural, nw_error *err)
 {
     const nw_study *s = &st->study;
     nw_child_args args = {.n = 0};
@@ -32,7 +33,7 @@ nw_status nw_stage_batch1(nw_stages *st, size_t i, nw_error *err)
 
     put_u32(prompt, s->batch1.prompt);
     put_u32(output, s->batch1.output);
-    put_u32(requests, s->batch1.requests);
+    put_u32(requests, natural ? s->batch1.natural : s->batch1.requests);
     put_u32(warmup, s->batch1.warmup);
     nw_child_arg(&args, "bench");
     nw_child_arg(&args, st->artifact[i]);
@@ -41,9 +42,20 @@ nw_status nw_stage_batch1(nw_stages *st, size_t i, nw_error *err)
     nw_child_option(&args, "--output", output);
     nw_child_option(&args, "--requests", requests);
     nw_child_option(&args, "--warmup", warmup);
+    if (natural) {
+        nw_child_arg(&args, "--natural-stop");
+    }
     nw_stage_engine_options(st, i, &args);
-    (void)snprintf(what, sizeof what, "batch 1 of %s", s->candidates[i].name);
+    (void)snprintf(what, sizeof what, "batch 1 of %s%s", s->candidates[i].name,
+                   natural ? ", answers that end by themselves" : "");
     return nw_stage_must(st, &args, what, err);
+}
+
+nw_status nw_stage_batch1(nw_stages *st, size_t i, nw_error *err)
+{
+    const nw_status status = batch1(st, i, false, err);
+
+    return status == NW_OK && st->study.batch1.natural > 0 ? batch1(st, i, true, err) : status;
 }
 
 /* Arrivals with the study's lengths, written to `path`. */
@@ -135,6 +147,7 @@ static nw_status run_burst(nw_stages *st, const char *csv, const char *json, nw_
     nw_child_option(&args, "--regime", "load");
     nw_child_option(&args, "--arrivals", csv);
     nw_child_option(&args, "--warmup-s", "0");
+    nw_child_option(&args, "--tail-s", "0"); /* a burst ends */
     nw_child_option(&args, "--max-seqs", seqs);
     nw_child_option(&args, "--kv", s->candidates[0].kv);
     nw_child_option(&args, "--act", s->candidates[0].act);

@@ -39,7 +39,7 @@ static unsigned count_steps(const nw_stages *st)
     unsigned steps = 2 * n + 2; /* artifacts and quality; decide and report */
 
     steps += any_calibrated(st) ? 1 : 0;
-    steps += s->batch1.requests > 0 ? n : 0;
+    steps += nw_stages_batch1_steps(s) * n;
     steps += s->load.requests > 0 ? n * (unsigned)s->load.n_rates + 1 : 0;
     return steps + (st->stop_at_gate ? 1 : 0);
 }

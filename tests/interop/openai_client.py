@@ -43,6 +43,26 @@ def check(client):
     r = client.completions.create(model=model, prompt='x', max_tokens=5, temperature=0, stop='left')
     assert r.choices[0].text == 'Seven small boats ' and r.choices[0].finish_reason == 'stop'
 
+    r = client.completions.create(model=model, prompt=['Seven', 'x y'], max_tokens=2, temperature=0, echo=True,
+                                  logprobs=2)
+    assert [c.text for c in r.choices] == ['SevenSeven small', 'x ySeven small']
+    for c in r.choices:
+        lists = c.logprobs
+        n = len(lists.tokens)
+        assert ''.join(lists.tokens) == c.text and n == len(lists.text_offset) == len(lists.top_logprobs)
+        assert lists.token_logprobs[0] is None and all(x <= 0 for x in lists.token_logprobs[1:])
+        assert [c.text[o:].startswith(t) for o, t in zip(lists.text_offset, lists.tokens)] == [True] * n
+
+    r = client.completions.create(model=model, prompt='Seven', max_tokens=0, echo=True, logprobs=1)
+    assert r.choices[0].text == 'Seven' and r.usage.completion_tokens == 0
+
+    text, usage = '', None
+    for chunk in client.completions.create(model=model, prompt='x', temperature=0, max_tokens=30, stream=True,
+                                           stream_options={'include_usage': True}):
+        text += chunk.choices[0].text if chunk.choices else ''
+        usage = chunk.usage or usage
+    assert text == STORY and usage.completion_tokens == 21
+
     for bad, kind in (({'n': 2}, openai.BadRequestError), ({'model': 'other'}, openai.NotFoundError),
                       ({'response_format': {'type': 'json_object'}}, openai.BadRequestError)):
         try:

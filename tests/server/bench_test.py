@@ -165,6 +165,29 @@ class BenchTest(unittest.TestCase):
                           "status != 'ok'", (w['start_ns'], w['end_ns'])).fetchone()[0]
         self.assertEqual(bad, 0)
 
+    def test_a_file_goes_on_past_its_last_arrival(self):
+        """20 arrivals 25 ms apart, of many tokens each: where those of the window take longer than
+        that after the last one, more must have come, of the file's own lengths; and none with a tail of 0."""
+        csv = self.path('short.csv')
+        with open(csv, 'w', encoding='ascii') as f:
+            f.write('t,prompt_tokens,output_tokens\n')
+            f.writelines(f'{0.025 * i:.3f},8,{190 + i}\n' for i in range(20))
+        for name, tail in (('on', '20'), ('off', '0')):
+            self.bench(self.loop, '--regime', 'load', '--arrivals', csv, '--warmup-s', '0', '--tail-s',
+                       tail, '--drain-s', '30', '--max-seqs', '4', '--record', self.path('tail.db'),
+                       '--candidate', name)
+        con = self.db('tail.db')
+        end, last = con.execute('SELECT max(w.end_ns), max(l_ns) FROM request JOIN "window" w USING '
+                                '(run_id, file_no) WHERE run_id = 1 AND idx < 20').fetchone()
+        more = con.execute('SELECT s_ns, n_asked FROM request WHERE run_id = 1 AND idx >= 20 '
+                           'ORDER BY idx').fetchall()
+        if last > end + 100e6:
+            self.assertGreater(len(more), 0)
+        self.assertEqual([r['n_asked'] for r in more], [190 + i for i in range(len(more))])
+        for i, r in enumerate(more):
+            self.assertEqual(r['s_ns'], 475000000 + 25000000 * (i + 1))
+        self.assertEqual(con.execute('SELECT count(*) FROM request WHERE run_id = 2').fetchone()[0], 20)
+
     def test_arrivals_are_replayed(self):
         csv = self.path('arrivals.csv')
         self.bench(self.loop, '--regime', 'load', '--rate', '50', '--prompt', '4-9', '--output',

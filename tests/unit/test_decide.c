@@ -114,6 +114,28 @@ static void make_select(fixture *f)
     }
 }
 
+/* Times of two machines are not held against each other: quality decides, speed is refused. */
+static void another_machine_is_refused(void **state)
+{
+    fixture *f = *state;
+    syn_candidate(&f->s, "int8", "int8", 139, 8.1);
+    for (size_t i = 0; i < 2; i++) {
+        const char *name = i == 0 ? "bf16" : "int8";
+        f->s.machine = i == 0 ? "machine-a" : "machine-b";
+        syn_items(&f->s, name, "generate:chat", 3000, 2000, 0, 0, 30);
+        (void)syn_requests(&f->s, name, "micro", "batch1", 30, 200, i == 0 ? 40 : 10);
+    }
+    f->s.machine = NULL;
+    decide(f, "policy: machines\n" SHORT
+              "gates:\n  - {name: task, kind: relative, suites: 'generate:*', margin: 0.02}\n"
+              "  - {name: time per token, kind: tpot, regime: batch1, limit_ms: 100}\n");
+    expect(f, "int8", "task", NW_VERDICT_PASS, "");
+    expect(f, "int8", "time per token", NW_VERDICT_INCONCLUSIVE,
+           "refused: measured on another machine than the baseline's run");
+    assert_string_equal(chosen(f, NW_REGIME_BATCH1), "bf16");
+    assert_false(f->d.regimes[NW_REGIME_BATCH1].points[1].measured);
+}
+
 static void select_a_format(void **state)
 {
     fixture *f = *state;
@@ -518,6 +540,7 @@ static void globs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(another_machine_is_refused),
         TEST(select_a_format),
         TEST(another_policy_is_another_decision),
         TEST(a_failed_speed_gate_counts_in_its_regime_only),
