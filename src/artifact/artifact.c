@@ -134,6 +134,7 @@ void nw_artifact_close(nw_artifact *a)
 {
     if (a != NULL) {
         nw_st_close(a->st);
+        nw_st_close(a->inputs);
         nw_arena_release(&a->arena);
         free(a->path);
         free(a->note);

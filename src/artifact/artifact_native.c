@@ -94,6 +94,25 @@ static nw_status take_facts(nw_artifact *a, nw_manifest *m, nw_error *err)
     return st;
 }
 
+/* The size is checked here, the hash by verify. */
+static nw_status open_inputs(nw_artifact *a, const nw_manifest *m, nw_error *err)
+{
+    char *path = nw_path_join(a->path, NW_INPUTS_FILE);
+    nw_file f = {0};
+    nw_status st = path == NULL ? nw_fail(err, NW_E_NOMEM, "%s: no memory for a name", a->path)
+                                : nw_file_map(path, &f, err);
+
+    if (st == NW_OK && f.size != m->inputs_bytes) {
+        st = nw_fail(err, NW_E_FORMAT, "%s: %zu bytes, the manifest says %llu", path, f.size,
+                     (unsigned long long)m->inputs_bytes);
+    }
+    nw_file_unmap(&f);
+    a->facts.file_bytes += m->inputs_bytes;
+    st = st == NW_OK ? nw_artifact_open_inputs(a, path, err) : st;
+    free(path);
+    return st;
+}
+
 nw_status nw_artifact_open_native(nw_artifact *a, nw_error *err)
 {
     char *manifest_path = nw_path_join(a->path, "manifest.json");
@@ -115,6 +134,9 @@ nw_status nw_artifact_open_native(nw_artifact *a, nw_error *err)
     }
     for (size_t i = 0; st == NW_OK && i < m.n_tensors; i++) {
         st = place(a, &m.tensors[i], err);
+    }
+    if (st == NW_OK && m.inputs.hex[0] != '\0') {
+        st = open_inputs(a, &m, err);
     }
     if (st == NW_OK) {
         st = take_facts(a, &m, err);

@@ -5,6 +5,7 @@
 #define NW_ARTIFACT_ARTIFACT_PARTS_H
 
 #include "artifact/artifact.h"
+#include "artifact/inputs.h"
 #include "base/arena.h"
 #include "model/hf_quant.h"
 #include "model/safetensors.h"
@@ -13,6 +14,8 @@
 typedef struct {
     nw_artifact_matrix matrix; /* data == NULL: absent */
     const float *vector;       /* NULL: absent */
+    nw_artifact_matrix wide;   /* columns kept wide; data == NULL: none */
+    nw_artifact_input input;   /* of the role that reads it first */
     uint32_t n;
 } nw_artifact_slot;
 
@@ -25,6 +28,7 @@ struct nw_artifact {
     char *note, *recipe;
     nw_artifact_slot *slots; /* [NW_ROLE_COUNT][n_layers + 1], layer -1 first; in the arena */
     nw_safetensors *st;      /* native: what matrices point into */
+    nw_safetensors *inputs;  /* NULL: nothing is said of inputs (inputs.h) */
 };
 
 /* NULL for a layer out of range. */
@@ -32,6 +36,8 @@ nw_artifact_slot *nw_artifact_slot_of(const nw_artifact *a, nw_role role, int32_
 
 NW_MUST_USE nw_status nw_artifact_init_slots(nw_artifact *a, nw_error *err);
 NW_MUST_USE nw_status nw_artifact_open_native(nw_artifact *a, nw_error *err);
+/* Matrices are placed already. */
+NW_MUST_USE nw_status nw_artifact_open_inputs(nw_artifact *a, const char *path, nw_error *err);
 NW_MUST_USE nw_status nw_artifact_open_checkpoint(nw_artifact *a, nw_error *err);
 
 /* Every tensor the config asks for is there with its shape; names the first that is not. */

@@ -105,6 +105,13 @@ static nw_status open_artifact(nw_export_source *s, nw_error *err)
                      "%s: the input of down is rotated at run time, which no other format says",
                      s->path);
     }
+    if (st == NW_OK && s->manifest.inputs.hex[0] != '\0') {
+        st =
+            nw_fail(err, NW_E_UNSUPPORTED,
+                    "%s: it keeps columns wide or has fixed scales of activations, which no format "
+                    "written here says",
+                    s->path);
+    }
     if (st == NW_OK) {
         s->note = strdup(nw_artifact_note(s->artifact));
         st = s->note != NULL ? NW_OK : nw_fail(err, NW_E_NOMEM, "%s: no memory", s->path);

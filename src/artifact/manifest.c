@@ -116,6 +116,11 @@ static json_t *manifest_json(const nw_manifest *m)
     if (doc != NULL && m->hadamard_down) {
         (void)json_object_set_new(doc, "online_hadamard", json_string("down"));
     }
+    if (doc != NULL && m->inputs.hex[0] != '\0') {
+        (void)json_object_set_new(doc, "inputs",
+                                  json_pack("{s:s, s:I}", "sha256", m->inputs.hex, "n_bytes",
+                                            (json_int_t)m->inputs_bytes));
+    }
     return doc;
 }
 
@@ -301,6 +306,22 @@ static nw_status load_tensors(const json_t *doc, const char *path, nw_manifest *
     return NW_OK;
 }
 
+/* What is said of inputs, where anything is. */
+static nw_status load_inputs(const json_t *doc, const char *path, nw_manifest *m, nw_error *err)
+{
+    const json_t *inputs = json_object_get(doc, "inputs");
+    const json_int_t n = json_integer_value(json_object_get(inputs, "n_bytes"));
+
+    if (inputs == NULL) {
+        return NW_OK;
+    }
+    if (n <= 0) {
+        return nw_fail(err, NW_E_FORMAT, "%s: 'inputs' has no 'n_bytes' above 0", path);
+    }
+    m->inputs_bytes = (uint64_t)n;
+    return take_digest(inputs, path, "sha256", &m->inputs, err);
+}
+
 static nw_status load_facts(const json_t *doc, const char *path, nw_manifest *m, nw_error *err)
 {
     const json_t *source = json_object_get(doc, "source");
@@ -395,6 +416,9 @@ nw_status nw_manifest_parse(const char *name, const char *text, size_t n, nw_man
     st = check_versions(doc, name, &m, err);
     if (st == NW_OK) {
         st = load_facts(doc, name, &m, err);
+    }
+    if (st == NW_OK) {
+        st = load_inputs(doc, name, &m, err);
     }
     if (st == NW_OK) {
         st = load_tensors(doc, name, &m, err);

@@ -49,13 +49,15 @@ typedef struct {
 
 typedef struct {
     uint32_t version;
-    char *tool_version;    /* "narrow 0.1.0" */
-    char *source_name;     /* last component of the path the weights were read from */
-    nw_digest source;      /* sha256 of the source's tensor data files; hex[0] == 0 when unknown */
-    char *note;            /* "BF16 made from published 4-bit weights"; "" when there is none */
-    char *recipe_name;     /* "int4-g64" */
-    char *scale_rule;      /* how scales were chosen, a sentence; "" for exact layouts */
-    nw_act_rule act;       /* of the inputs of quantized matrices */
+    char *tool_version; /* "narrow 0.1.0" */
+    char *source_name;  /* last component of the path the weights were read from */
+    nw_digest source;   /* sha256 of the source's tensor data files; hex[0] == 0 when unknown */
+    char *note;         /* "BF16 made from published 4-bit weights"; "" when there is none */
+    char *recipe_name;  /* "int4-g64" */
+    char *scale_rule;   /* how scales were chosen, a sentence; "" for exact layouts */
+    nw_act_rule act;    /* of the inputs of quantized matrices */
+    nw_digest inputs;   /* of inputs.safetensors (artifact/inputs.h); hex[0] == 0: there is none */
+    uint64_t inputs_bytes; /* its size */
     bool hadamard_down;    /* down reads its input turned by Hadamard blocks (attention.h) */
     double nominal_bits;   /* bits of a code of the targeted matrices */
     double target_bits;    /* bits stored per weight of the targeted matrices */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "artifact/artifact.h"
+#include "artifact/inputs.h"
 #include "base/file.h"
 #include "base/pool.h"
 #include "model/safetensors.h"
@@ -201,6 +201,26 @@ static nw_status check_all(verifier *v, nw_error *err)
     return st;
 }
 
+/* The hash of inputs.safetensors; its contents are looked at when the artifact is opened. */
+static nw_status check_inputs(const verifier *v, nw_error *err)
+{
+    char *path = nw_path_join(v->path, NW_INPUTS_FILE);
+    nw_digest found = {0};
+    nw_status st = NW_OK;
+
+    if (path == NULL) {
+        st = nw_fail(err, NW_E_NOMEM, "%s: no memory", v->path);
+    } else if (v->manifest.inputs.hex[0] != '\0') {
+        st = nw_digest_file(path, &found, err);
+        if (st == NW_OK && strcmp(found.hex, v->manifest.inputs.hex) != 0) {
+            st = nw_fail(err, NW_E_FORMAT, "%s: sha256 %.12s, the manifest says %.12s", path,
+                         found.hex, v->manifest.inputs.hex);
+        }
+    }
+    free(path);
+    return st;
+}
+
 static nw_status open_parts(verifier *v, const char *source, nw_error *err)
 {
     char *manifest = nw_path_join(v->path, "manifest.json");
@@ -211,10 +231,15 @@ static nw_status open_parts(verifier *v, const char *source, nw_error *err)
     if (st == NW_OK) {
         st = nw_st_open(v->path, &v->st, err);
     }
-    if (st == NW_OK && source != NULL && json_object_get(v->manifest.recipe, "transform") != NULL) {
+    if (st == NW_OK) {
+        st = check_inputs(v, err);
+    }
+    if (st == NW_OK && source != NULL &&
+        (json_object_get(v->manifest.recipe, "transform") != NULL ||
+         json_object_get(v->manifest.recipe, "outliers") != NULL)) {
         st = nw_fail(err, NW_E_UNSUPPORTED,
-                     "%s: its recipe transforms the weights before they are quantized: they cannot "
-                     "be held to those of the source",
+                     "%s: its recipe transforms the weights or keeps columns apart before they are "
+                     "quantized: they cannot be held to those of the source",
                      v->path);
     }
     if (st == NW_OK && source != NULL) {

@@ -331,6 +331,17 @@ nw_status nw_artifact_writer_end_tensor(nw_artifact_writer *w, const nw_tensor_e
     return st == NW_OK ? nw_sha256_init(&w->hash, err) : st;
 }
 
+const char *nw_artifact_writer_dir(const nw_artifact_writer *w)
+{
+    return w->folder.tmp;
+}
+
+void nw_artifact_writer_inputs(nw_artifact_writer *w, const nw_digest *hash, uint64_t n_bytes)
+{
+    w->manifest.inputs = *hash;
+    w->manifest.inputs_bytes = n_bytes;
+}
+
 static void count_bits(nw_manifest *m)
 {
     double n_all = 0;
@@ -350,6 +361,8 @@ static void count_bits(nw_manifest *m)
             code += n * nw_panel_code_bits(t->type);
         }
     }
+    bytes_all += (double)m->inputs_bytes;
+    bytes_targeted += (double)m->inputs_bytes;
     m->nominal_bits = n_targeted > 0 ? code / n_targeted : 0;
     m->target_bits = n_targeted > 0 ? 8 * bytes_targeted / n_targeted : 0;
     m->effective_bits = 8 * bytes_all / fmax(1, n_all);

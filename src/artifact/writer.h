@@ -40,6 +40,9 @@ NW_MUST_USE nw_status nw_artifact_writer_add(nw_artifact_writer *w, const void *
  * (may be NULL) is kept for a writer that goes on. */
 NW_MUST_USE nw_status nw_artifact_writer_end_tensor(nw_artifact_writer *w, const nw_tensor_error *e,
                                                     const json_t *note, nw_error *err);
+/* The partial folder; inputs.safetensors is put there before the commit, which is told what it is. */
+const char *nw_artifact_writer_dir(const nw_artifact_writer *w);
+void nw_artifact_writer_inputs(nw_artifact_writer *w, const nw_digest *hash, uint64_t n_bytes);
 /* Computes bits, seals and writes the manifest, re-opens and verifies the whole folder, and only
  * then renames it. */
 NW_MUST_USE nw_status nw_artifact_writer_commit(nw_artifact_writer *w, nw_error *err);

@@ -6,6 +6,7 @@
 #include <assert.h>
 
 #include "base/clock.h"
+#include "kernels/act.h"
 
 unsigned nw_act_mask(const nw_engine *e, const nw_weight *const *w, unsigned n)
 {
@@ -19,17 +20,23 @@ unsigned nw_act_mask(const nw_engine *e, const nw_weight *const *w, unsigned n)
     return mask;
 }
 
-void nw_pack_tokens(nw_engine *e, unsigned mask, float *x, uint32_t n_cols, uint32_t t0,
-                    uint32_t t1)
+void nw_pack_tokens(nw_engine *e, unsigned mask, const nw_artifact_input *in, float *x,
+                    uint32_t n_cols, uint32_t t0, uint32_t t1)
 {
+    const bool fixed = in != NULL && in->scale > 0;
+
+    nw_wide_take(e, in, x, n_cols, t0, t1);
     for (uint32_t t = t0; (mask & NW_ACT_ROUND) != 0 && t < t1; t++) {
         nw_act_rule_round(e->facts.act, x + (size_t)t * n_cols, n_cols);
     }
     for (unsigned kind = 0; kind < NW_ACT_KINDS; kind++) {
-        if ((mask >> kind & 1U) != 0) {
+        if ((mask >> kind & 1U) != 0 && kind == NW_ACT_INT8 && fixed) {
+            nw_act_pack_fixed(in->scale, x, n_cols, t0, t1, n_cols, e->work.act[kind]);
+        } else if ((mask >> kind & 1U) != 0) {
             e->kernels->act_pack((nw_act_kind)kind, x, n_cols, t0, t1, n_cols, e->work.act[kind]);
         }
     }
+    nw_wide_restore(e, in, x, n_cols, t0, t1);
 }
 
 uint64_t nw_pack_bytes(unsigned mask, uint32_t n_cols, uint32_t n_tokens)
@@ -102,10 +109,10 @@ void nw_token_range(size_t item, uint32_t n_tokens, uint32_t *t0, uint32_t *t1)
 }
 
 typedef struct {
-    const nw_kernels *k;
+    const nw_engine *e;
     unsigned n;
     struct {
-        const nw_weight *w;
+        const nw_weight *w, *wide;
         nw_act act;
         float *y;
         size_t first; /* item at which it begins */
@@ -116,7 +123,6 @@ static void linear_item(void *ctx, size_t item, unsigned worker)
 {
     const linear_job *j = ctx;
     unsigned i = j->n - 1;
-    (void)worker;
     while (item < j->part[i].first) {
         i--;
     }
@@ -124,18 +130,20 @@ static void linear_item(void *ctx, size_t item, unsigned worker)
     const uint32_t n_panels = nw_panel_count(w->n_rows);
     const uint32_t p0 = (uint32_t)(item - j->part[i].first) * NW_ITEM_PANELS;
     const uint32_t p1 = p0 + NW_ITEM_PANELS < n_panels ? p0 + NW_ITEM_PANELS : n_panels;
-    j->k->linear(w, &j->part[i].act, p0, p1, j->part[i].y, w->n_rows);
+    j->e->kernels->linear(w, &j->part[i].act, p0, p1, j->part[i].y, w->n_rows);
+    nw_wide_add(j->e, j->part[i].wide, p0, p1, 0, j->part[i].y, w->n_rows, worker);
 }
 
 void nw_run_linears(nw_engine *e, nw_op op, int32_t layer, const nw_linear *l, unsigned n)
 {
-    linear_job j = {.k = e->kernels, .n = n};
+    linear_job j = {.e = e, .n = n};
     nw_ledger_entry entry = {.op = op, .layer = layer};
     size_t items = 0;
 
     assert(n > 0 && n <= NW_COUNT(j.part));
     for (unsigned i = 0; i < n; i++) {
         j.part[i].w = l[i].w;
+        j.part[i].wide = l[i].wide;
         j.part[i].act = nw_act_view(e, l[i].w, e->work.n_tokens);
         j.part[i].y = l[i].y;
         j.part[i].first = items;

@@ -5,11 +5,13 @@
 #define NW_ENGINE_FORWARD_H
 
 #include "engine/state.h"
+#include "engine/wide.h"
 
 /* One linear among up to three that read the same input. */
 typedef struct {
     const nw_weight *w;
-    float *y; /* [n_tokens][w->n_rows] */
+    const nw_weight *wide; /* its wide columns (wide.h) */
+    float *y;              /* [n_tokens][w->n_rows] */
 } nw_linear;
 
 /* Are these codes of 8 bits or fewer, whose inputs a rule rounds? */
@@ -22,9 +24,10 @@ static inline bool nw_is_coded(const nw_weight *w)
  * engine's rule rounds their values first. */
 #define NW_ACT_ROUND (1U << NW_ACT_KINDS)
 unsigned nw_act_mask(const nw_engine *e, const nw_weight *const *w, unsigned n);
-/* Packs tokens [t0, t1) of x [..][n_cols] into each kind of the mask; x itself is rounded by a rule. */
-void nw_pack_tokens(nw_engine *e, unsigned mask, float *x, uint32_t n_cols, uint32_t t0,
-                    uint32_t t1);
+/* Packs tokens [t0, t1) of x [..][n_cols] into each kind of the mask, as is said of the input (`in` may
+ * be NULL); x itself is rounded by a rule. */
+void nw_pack_tokens(nw_engine *e, unsigned mask, const nw_artifact_input *in, float *x,
+                    uint32_t n_cols, uint32_t t0, uint32_t t1);
 /* Bytes that nw_pack_tokens converts into another kind than float for n tokens. */
 uint64_t nw_pack_bytes(unsigned mask, uint32_t n_cols, uint32_t n_tokens);
 /* The packed input of w for n_tokens tokens. */

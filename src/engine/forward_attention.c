@@ -39,7 +39,7 @@ static void norm_item(void *ctx, size_t item, unsigned worker)
         }
         k->rmsnorm(e->work.x + at, l->attn_norm, c->d_model, c->norm_eps, e->work.h + at);
     }
-    nw_pack_tokens(e, j->mask, e->work.h, c->d_model, t0, t1);
+    nw_pack_tokens(e, j->mask, l->q_in, e->work.h, c->d_model, t0, t1);
 }
 
 /* q, k and v of one kv group of one token, with their biases. */
@@ -191,7 +191,7 @@ static void pack_item(void *ctx, size_t item, unsigned worker)
     uint32_t t1 = 0;
     (void)worker;
     nw_token_range(item, j->e->work.n_tokens, &t0, &t1);
-    nw_pack_tokens(j->e, j->mask, j->x, j->n_cols, t0, t1);
+    nw_pack_tokens(j->e, j->mask, j->e->weights.layers[j->layer].o_in, j->x, j->n_cols, t0, t1);
 }
 
 /* Few tokens and few kv heads would leave threads idle: then a kv head's query heads are split. */
@@ -277,7 +277,10 @@ void nw_forward_attention(nw_engine *e, uint32_t layer)
               nw_token_items(n), norm_item, &j);
     nw_show_input(e, NW_ROLE_Q, layer, e->work.h, c->d_model);
     nw_run_linears(e, NW_OP_QKV, (int32_t)layer,
-                   (nw_linear[]){{&l->q, e->work.q}, {&l->k, e->work.k}, {&l->v, e->work.v}}, 3);
+                   (nw_linear[]){{&l->q, &l->q_wide, e->work.q},
+                                 {&l->k, &l->k_wide, e->work.k},
+                                 {&l->v, &l->v_wide, e->work.v}},
+                   3);
     attend_all(e, &j);
     nw_show_input(e, NW_ROLE_O, layer, e->work.attn, j.n_cols);
     j.mask = nw_act_mask(e, out, NW_COUNT(out));
@@ -286,5 +289,5 @@ void nw_forward_attention(nw_engine *e, uint32_t layer)
                                 .layer = (int32_t)layer,
                                 .bytes_converted = nw_pack_bytes(j.mask, j.n_cols, n)},
               nw_token_items(n), pack_item, &j);
-    nw_run_linears(e, NW_OP_O, (int32_t)layer, (nw_linear[]){{&l->o, e->work.y}}, 1);
+    nw_run_linears(e, NW_OP_O, (int32_t)layer, (nw_linear[]){{&l->o, &l->o_wide, e->work.y}}, 1);
 }

@@ -33,7 +33,7 @@ static void norm_item(void *ctx, size_t item, unsigned worker)
         k->add(e->work.y + at, c->d_model, e->work.x + at);
         k->rmsnorm(e->work.x + at, j->l->ffn_norm, c->d_model, c->norm_eps, e->work.h + at);
     }
-    nw_pack_tokens(e, j->mask, e->work.h, c->d_model, t0, t1);
+    nw_pack_tokens(e, j->mask, j->l->gate_in, e->work.h, c->d_model, t0, t1);
 }
 
 /* The matrix from panel p0 on, so that its product can be put elsewhere than in a whole row of outputs;
@@ -65,6 +65,8 @@ static void gate_up_item(void *ctx, size_t item, unsigned worker)
 
     k->linear(&j->l->gate, &j->act[0], p0, p1, e->work.gate, d_ff);
     k->linear(&up_part, &j->act[1], 0, p1 - p0, up, NW_ITEM_ROWS);
+    nw_wide_add(e, &j->l->gate_wide, p0, p1, 0, e->work.gate, d_ff, worker);
+    nw_wide_add(e, &j->l->up_wide, p0, p1, r0, up, NW_ITEM_ROWS, worker);
     for (uint32_t t = 0; t < e->work.n_tokens; t++) {
         float *gate = e->work.gate + (size_t)t * d_ff + r0;
         if (e->config->act_gelu) {
@@ -88,7 +90,7 @@ static void pack_item(void *ctx, size_t item, unsigned worker)
                                j->e->config->d_ff);
         }
     }
-    nw_pack_tokens(j->e, j->mask, j->e->work.gate, j->e->config->d_ff, t0, t1);
+    nw_pack_tokens(j->e, j->mask, j->l->down_in, j->e->work.gate, j->e->config->d_ff, t0, t1);
 }
 
 void nw_forward_ffn(nw_engine *e, uint32_t layer)
@@ -122,7 +124,7 @@ void nw_forward_ffn(nw_engine *e, uint32_t layer)
                                 .layer = at,
                                 .bytes_converted = nw_pack_bytes(j.mask, c->d_ff, n)},
               nw_token_items(n), pack_item, &j);
-    nw_run_linears(e, NW_OP_DOWN, at, (nw_linear[]){{&l->down, e->work.y}}, 1);
+    nw_run_linears(e, NW_OP_DOWN, at, (nw_linear[]){{&l->down, &l->down_wide, e->work.y}}, 1);
 }
 
 /* Rows are few and their tokens anywhere in the step: normed rows are gathered into h. */
@@ -146,7 +148,7 @@ static void out_norm_item(void *ctx, size_t item, unsigned worker)
         k->add(e->work.y + at, c->d_model, e->work.x + at);
         k->rmsnorm(e->work.x + at, e->weights.out_norm, c->d_model, c->norm_eps, h);
     }
-    nw_pack_tokens(e, j->mask, e->work.h, c->d_model, r0, r1);
+    nw_pack_tokens(e, j->mask, NULL, e->work.h, c->d_model, r0, r1);
 }
 
 /* A run of panels of the head for all rows, through scratch, since rows go to separate places. */

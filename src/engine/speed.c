@@ -157,7 +157,8 @@ double nw_speed_linear(nw_speed *s, uint32_t n)
 
     e->work.n_tokens = 1;
     for (uint32_t i = 0; i < n; i++) {
-        nw_run_linears(e, NW_OP_O, 0, (nw_linear[]){{o, e->work.y}}, 1);
+        nw_run_linears(e, NW_OP_O, 0, (nw_linear[]){{o, &e->weights.layers[0].o_wide, e->work.y}},
+                       1);
     }
     return nw_now_s() - start;
 }

@@ -46,6 +46,9 @@ typedef struct {
     float *attn_parts;       /* nw_attn.parts of up to 2 n_threads - 1 kv heads of single tokens,
                               * where threads share the keys of one (forward_attention.c) */
     float **tile_scratch;    /* [n_threads] of [n_max][NW_ITEM_ROWS] */
+    float *wide;             /* [n_max][n_wide] of an input (wide.h); NULL where nothing is wide */
+    void *wide_act;          /* the same, packed */
+    float **wide_out;        /* [n_threads] of [n_max][NW_ITEM_ROWS] */
 } nw_work;
 
 struct nw_engine {

@@ -9,12 +9,15 @@
 
 static const struct {
     nw_role role;
-    size_t offset; /* of an nw_weight in nw_layer */
+    size_t offset, wide; /* of nw_weights in nw_layer */
 } matrices[] = {
-    {NW_ROLE_Q, offsetof(nw_layer, q)},       {NW_ROLE_K, offsetof(nw_layer, k)},
-    {NW_ROLE_V, offsetof(nw_layer, v)},       {NW_ROLE_O, offsetof(nw_layer, o)},
-    {NW_ROLE_GATE, offsetof(nw_layer, gate)}, {NW_ROLE_UP, offsetof(nw_layer, up)},
-    {NW_ROLE_DOWN, offsetof(nw_layer, down)},
+    {NW_ROLE_Q, offsetof(nw_layer, q), offsetof(nw_layer, q_wide)},
+    {NW_ROLE_K, offsetof(nw_layer, k), offsetof(nw_layer, k_wide)},
+    {NW_ROLE_V, offsetof(nw_layer, v), offsetof(nw_layer, v_wide)},
+    {NW_ROLE_O, offsetof(nw_layer, o), offsetof(nw_layer, o_wide)},
+    {NW_ROLE_GATE, offsetof(nw_layer, gate), offsetof(nw_layer, gate_wide)},
+    {NW_ROLE_UP, offsetof(nw_layer, up), offsetof(nw_layer, up_wide)},
+    {NW_ROLE_DOWN, offsetof(nw_layer, down), offsetof(nw_layer, down_wide)},
 };
 
 static const struct {
@@ -78,15 +81,31 @@ static nw_status bind_vector(const nw_artifact *a, nw_role role, int32_t layer, 
     return NW_OK;
 }
 
+/* Rows of the matrix and columns of the list were checked when the artifact was opened. */
+static void bind_wide(const nw_artifact *a, nw_role role, int32_t layer, nw_weights *w,
+                      nw_weight *out)
+{
+    const nw_artifact_matrix *m = nw_artifact_get_wide(a, role, layer);
+
+    if (m != NULL) {
+        *out =
+            (nw_weight){.type = m->type, .data = m->data, .n_rows = m->n_rows, .n_cols = m->n_cols};
+        w->step_bytes += m->n_bytes;
+        w->max_wide = m->n_cols > w->max_wide ? m->n_cols : w->max_wide;
+    }
+}
+
 static nw_status bind_layer(const nw_artifact *a, int32_t layer, nw_weights *w, nw_error *err)
 {
-    char *const base = (char *)&w->layers[layer];
+    nw_layer *l = &w->layers[layer];
+    char *const base = (char *)l;
 
     for (size_t i = 0; i < NW_COUNT(matrices); i++) {
         nw_weight *out = (nw_weight *)(void *)(base + matrices[i].offset);
         if (bind_matrix(a, matrices[i].role, layer, w, out, err) != NW_OK) {
             return err->code;
         }
+        bind_wide(a, matrices[i].role, layer, w, (nw_weight *)(void *)(base + matrices[i].wide));
     }
     for (size_t i = 0; i < NW_COUNT(vectors); i++) {
         const float **out = (const float **)(void *)(base + vectors[i].offset);
@@ -94,6 +113,10 @@ static nw_status bind_layer(const nw_artifact *a, int32_t layer, nw_weights *w, 
             return err->code;
         }
     }
+    l->q_in = nw_artifact_get_input(a, NW_ROLE_Q, layer);
+    l->o_in = nw_artifact_get_input(a, NW_ROLE_O, layer);
+    l->gate_in = nw_artifact_get_input(a, NW_ROLE_GATE, layer);
+    l->down_in = nw_artifact_get_input(a, NW_ROLE_DOWN, layer);
     return NW_OK;
 }
 

@@ -4,13 +4,15 @@
 #ifndef NW_ENGINE_WEIGHTS_H
 #define NW_ENGINE_WEIGHTS_H
 
-#include "artifact/artifact.h"
+#include "artifact/inputs.h"
 #include "base/arena.h"
 #include "kernels/kernels.h"
 
 typedef struct {
     nw_weight q, k, v, o, gate, up, down;
-    const float *attn_norm, *ffn_norm;           /* [d_model] */
+    nw_weight q_wide, k_wide, v_wide, o_wide, gate_wide, up_wide, down_wide; /* data NULL: none */
+    const nw_artifact_input *q_in, *o_in, *gate_in, *down_in; /* NULL: nothing is said of it */
+    const float *attn_norm, *ffn_norm;                        /* [d_model] */
     const float *q_bias, *k_bias, *v_bias;       /* [heads * d_head], NULL without biases */
     const float *post_attn_norm, *post_ffn_norm; /* [d_model], NULL without post norms */
     const float *q_norm, *k_norm;                /* [d_head], NULL without qk norms */
@@ -23,6 +25,7 @@ typedef struct {
     uint64_t step_bytes;   /* of the matrices that every decoded token reads */
     uint64_t embed_bytes;  /* of the embedding, where it is not the head */
     uint32_t max_cols;     /* widest input of any matrix */
+    uint32_t max_wide;     /* most columns of an input that are kept wide */
 } nw_weights;
 
 /* Views live as long as the artifact; the layer table lives in `arena`. NW_E_FORMAT names the role

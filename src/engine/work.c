@@ -1,6 +1,6 @@
 /* Scratch of a step and the table of sessions, allocated once.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "engine/state.h"
+#include "engine/wide.h"
 
 /* A float array [n][per]; NULL on overflow or without memory. */
 static float *floats(nw_arena *a, uint32_t n, uint32_t per)
@@ -123,7 +123,7 @@ nw_status nw_work_open(nw_engine *e, nw_error *err)
     const size_t before = e->arena.used_bytes;
 
     if (!alloc_activations(e) || !alloc_plan(e) || !alloc_scratch(e) || !alloc_parts(e) ||
-        !alloc_sessions(e)) {
+        !nw_wide_alloc(e) || !alloc_sessions(e)) {
         return nw_fail(err, NW_E_NOMEM,
                        "no memory for steps of %u tokens and %u sessions of %u tokens",
                        e->facts.max_step_tokens, e->facts.max_seqs, e->facts.n_ctx);

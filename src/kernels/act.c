@@ -72,18 +72,19 @@ void nw_act_sum_levels(uint8_t *sums, uint32_t n_cols)
     }
 }
 
-static void pack_int8(const float *x, uint32_t n_cols, uint8_t *row)
+/* Codes of one row under a scale and its inverse; `limit` holds them where the scale is not the row's. */
+static void pack_codes(const float *x, uint32_t n_cols, float scale, float inv, float limit,
+                       uint8_t *row)
 {
     uint8_t *sums = row + nw_act_sums_at(NW_ACT_INT8, n_cols);
     int8_t *codes = (int8_t *)row + nw_act_codes_at(NW_ACT_INT8, n_cols);
-    nw_act_head head = {0};
-    float inv = 0;
+    nw_act_head head = {.scale = scale};
 
-    head.scale = nw_code_scale(x, n_cols, NW_INT8_MOST, &inv);
     for (uint32_t c0 = 0; c0 < n_cols; c0 += NW_ACT_SUM_COLS, sums += sizeof(int32_t)) {
         int32_t sum = 0;
         for (uint32_t c = c0; c < n_cols && c < c0 + NW_ACT_SUM_COLS; c++) {
-            codes[c] = (int8_t)nw_code(x[c], inv);
+            const float held = x[c] > limit ? limit : x[c] < -limit ? -limit : x[c];
+            codes[c] = (int8_t)nw_code(held, inv);
             sum += codes[c];
         }
         memcpy(sums, &sum, sizeof sum);
@@ -91,6 +92,29 @@ static void pack_int8(const float *x, uint32_t n_cols, uint8_t *row)
     }
     nw_act_sum_levels(row + nw_act_sums_at(NW_ACT_INT8, n_cols), n_cols);
     memcpy(row, &head, sizeof head);
+}
+
+static void pack_int8(const float *x, uint32_t n_cols, uint8_t *row)
+{
+    float inv = 0;
+    const float scale = nw_code_scale(x, n_cols, NW_INT8_MOST, &inv);
+
+    pack_codes(x, n_cols, scale, inv, INFINITY, row);
+}
+
+void nw_act_pack_fixed(float scale, const float *x, size_t ldx, uint32_t t0, uint32_t t1,
+                       uint32_t n_cols, void *dst)
+{
+    const size_t stride = nw_act_stride(NW_ACT_INT8, n_cols);
+
+    for (uint32_t t = t0; t < t1; t++) {
+        uint8_t *row = (uint8_t *)dst + t * stride;
+        float inv = 0;
+        const bool finite = isfinite(nw_code_scale(x + t * ldx, n_cols, NW_INT8_MOST, &inv));
+        memset(row, 0, stride);
+        pack_codes(x + t * ldx, n_cols, finite ? scale : NAN, finite ? 1 / scale : 0,
+                   scale * NW_INT8_MOST, row);
+    }
 }
 
 static void pack_int16(const float *x, uint32_t n_cols, uint8_t *row)

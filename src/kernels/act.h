@@ -105,6 +105,11 @@ static inline float nw_int8_code(float x, float inv)
 /* Fills the sums of 32, 64 and 128 columns from those of 16 at `sums`. */
 void nw_act_sum_levels(uint8_t *sums, uint32_t n_cols);
 
+/* INT8 rows under one scale for all tokens: code = nearest-even(x / scale), held to -127..127; a NaN or
+ * Inf gives NaN outputs. Otherwise as act_pack. */
+void nw_act_pack_fixed(float scale, const float *x, size_t ldx, uint32_t t0, uint32_t t1,
+                       uint32_t n_cols, void *dst);
+
 /* act_pack in plain C. */
 void nw_act_pack_plain(nw_act_kind kind, const float *x, size_t ldx, uint32_t t0, uint32_t t1,
                        uint32_t n_cols, void *dst);

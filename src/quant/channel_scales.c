@@ -13,7 +13,7 @@
 #define N_AWQ      20
 #define N_SMOOTH   11
 #define MAX_TRIES  20
-#define MAX_PANELS 16u /* of a reader: 256 rows */
+#define MAX_PANELS 8u /* of a reader: 128 rows */
 
 typedef struct {
     const nw_search_place *p;

@@ -8,7 +8,7 @@
  *                same plus what rounding x / s to 8 bits adds, |W s|^2 step^2 / 12 with the step of
  *                the largest |x / s|
  *
- * Losses are taken over at most 256 rows of each reader, spread evenly. A dead channel has s = 1.
+ * Losses are taken over at most 128 rows of each reader, spread evenly. A dead channel has s = 1.
  * Sources: J. Lin et al., AWQ (arXiv 2306.00978); G. Xiao et al., SmoothQuant (arXiv 2211.10438).
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NW_QUANT_CHANNEL_SCALES_H

@@ -30,6 +30,18 @@ void nw_input_cache_close(nw_input_cache *c)
     *c = (nw_input_cache){0};
 }
 
+/* A role that reads the input. */
+static nw_role reader_of(nw_input input)
+{
+    nw_role role = NW_ROLE_Q;
+    nw_input reads = NW_INPUT_COUNT;
+
+    while (!nw_input_of_role(role, false, &reads) || reads != input) {
+        role++;
+    }
+    return role;
+}
+
 static nw_status load(nw_input_cache *c, int32_t layer, nw_input input, bool factor, nw_error *err)
 {
     nw_input_stats s = {0};
@@ -41,6 +53,9 @@ static nw_status load(nw_input_cache *c, int32_t layer, nw_input input, bool fac
     }
     nw_status st =
         c->transform != NULL ? nw_transform_stats(c->transform, layer, input, &s, err) : NW_OK;
+    if (st == NW_OK && c->plan != NULL && layer >= 0) {
+        nw_input_plan_clear_stats(nw_input_plan_of(c->plan, reader_of(input), layer), &s);
+    }
     st = st == NW_OK ? nw_hessian_make(&s, factor, &c->h, err) : st;
     nw_input_stats_release(&s);
     if (st == NW_OK) {

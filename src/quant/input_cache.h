@@ -4,6 +4,7 @@
 #ifndef NW_QUANT_INPUT_CACHE_H
 #define NW_QUANT_INPUT_CACHE_H
 
+#include "quant/input_plan.h"
 #include "quant/recipe.h"
 #include "quant/stats_folder.h"
 #include "quant/transform.h"
@@ -11,6 +12,7 @@
 typedef struct {
     nw_stats *stats;               /* NULL: nothing in the recipe needs any */
     const nw_transform *transform; /* of the model; NULL: none */
+    const nw_input_plan *plan;     /* what is kept wide; NULL: nothing */
     int32_t layer;
     nw_input input;
     bool loaded, with_factor;

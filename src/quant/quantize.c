@@ -20,6 +20,7 @@
 typedef struct {
     const nw_checkpoint *ckpt;
     const nw_recipe_choice *choice;
+    const nw_planned_input *input; /* NULL: nothing is kept wide */
     nw_method_job method;
     uint32_t panel0; /* first of the block */
     size_t panel_bytes, scratch_bytes;
@@ -54,6 +55,7 @@ static nw_status read_rows(const block_job *job, uint32_t row0, uint32_t n_rows,
                            t->name, row0 + i / t->n_cols, i % t->n_cols);
         }
     }
+    nw_input_plan_clear_rows(job->input, st == NW_OK ? n_rows : 0, t->n_cols, rows);
     return st;
 }
 
@@ -118,6 +120,7 @@ static nw_status job_open(const nw_quantize_driver *d, const nw_recipe_choice *c
 
     *job = (block_job){.ckpt = d->ckpt,
                        .choice = choice,
+                       .input = nw_input_plan_of(&d->plan, t->role, t->layer),
                        .method = {.method = choice->method,
                                   .type = choice->type,
                                   .block = choice->block,
@@ -348,6 +351,7 @@ nw_status nw_quantize(const nw_quantize_options *o, nw_manifest *summary, nw_err
     nw_checkpoint_close(d.ckpt);
     nw_transform_free(d.transform);
     json_decref(d.channel_scales);
+    nw_input_plan_release(&d.plan);
     free(d.choices);
     return st;
 }

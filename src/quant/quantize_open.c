@@ -204,6 +204,10 @@ static void note_methods(nw_quantize_driver *d, json_t *recipe)
     if (json_array_size(d->channel_scales) > 0) {
         (void)json_object_set(recipe, "channel_scales", d->channel_scales);
     }
+    if (d->plan.inputs != NULL) {
+        (void)json_object_set_new(recipe, "n_wide_columns",
+                                  json_integer((json_int_t)d->plan.n_wide));
+    }
     (void)json_object_set(recipe, "matrices", d->report);
 }
 
@@ -271,10 +275,33 @@ static nw_status search_transform(nw_quantize_driver *d, nw_error *err)
 {
     d->inputs.transform = d->transform;
     d->channel_scales = json_array();
-    return d->transform == NULL
-               ? NW_OK
-               : nw_transform_search(d->recipe, d->ckpt, d->choices, d->n, d->inputs.stats, d->pool,
-                                     d->transform, d->channel_scales, err);
+    nw_status st = d->transform == NULL
+                       ? NW_OK
+                       : nw_transform_search(d->recipe, d->ckpt, d->choices, d->n, d->inputs.stats,
+                                             d->pool, d->transform, d->channel_scales, err);
+    if (st == NW_OK) {
+        st = nw_input_plan_make(d->recipe, d->ckpt, d->choices, d->n, d->inputs.stats, d->transform,
+                                &d->plan, err);
+        d->inputs.plan = &d->plan;
+    }
+    return st;
+}
+
+/* What is kept wide of the inputs stands in a file of its own. */
+static nw_status write_inputs(nw_quantize_driver *d, nw_error *err)
+{
+    nw_digest hash = {0};
+    uint64_t n_bytes = 0;
+    nw_status st = NW_OK;
+
+    if (d->plan.inputs != NULL) {
+        st = nw_input_plan_write(&d->plan, d->ckpt, nw_artifact_writer_dir(d->writer), &hash,
+                                 &n_bytes, err);
+        if (st == NW_OK) {
+            nw_artifact_writer_inputs(d->writer, &hash, n_bytes);
+        }
+    }
+    return st;
 }
 
 /* The layouts that depend on all values of a tensor. */
@@ -323,5 +350,6 @@ nw_status nw_quantize_open(nw_quantize_driver *d, nw_error *err)
 
     st = st == NW_OK ? search_transform(d, err) : st;
     st = st == NW_OK ? plan_tensors(d, err) : st;
-    return st == NW_OK ? open_writer(d, err) : st;
+    st = st == NW_OK ? open_writer(d, err) : st;
+    return st == NW_OK ? write_inputs(d, err) : st;
 }

@@ -15,7 +15,8 @@ typedef struct {
     const nw_quantize_options *options;
     nw_checkpoint *ckpt;
     nw_recipe *recipe;
-    nw_transform *transform;   /* NULL: none */
+    nw_transform *transform; /* NULL: none */
+    nw_input_plan plan;
     json_t *channel_scales;    /* what its search found; part of the manifest */
     nw_recipe_choice *choices; /* in writing order: matrices, then vectors */
     size_t n;

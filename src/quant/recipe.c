@@ -237,7 +237,18 @@ unsigned nw_recipe_transforms(const nw_recipe *r)
 
 bool nw_recipe_needs_stats(const nw_recipe *r)
 {
-    return (nw_recipe_transforms(r) & (NW_TRANSFORM_AWQ | NW_TRANSFORM_SMOOTH)) != 0;
+    return (nw_recipe_transforms(r) & (NW_TRANSFORM_AWQ | NW_TRANSFORM_SMOOTH)) != 0 ||
+           r->outliers > 0 || r->static_scales;
+}
+
+float nw_recipe_outliers(const nw_recipe *r)
+{
+    return r->outliers;
+}
+
+bool nw_recipe_static_scales(const nw_recipe *r)
+{
+    return r->static_scales;
 }
 
 const char *nw_recipe_calibration(const nw_recipe *r)

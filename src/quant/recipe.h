@@ -15,9 +15,13 @@
  *     ignore: ['model\.layers\.0\..*']   # stays as `keep` says, before any target is looked at
  *     keep: bf16                      # bf16 | f32: matrices that no target names
  *
+ *     outliers: 6                     # columns of larger |x| stay BF16 beside INT8 (input_plan.h)
+ *     activation_scale: dynamic       # dynamic | static: INT8 activations by token, or calibrated
+ *     last_group: whole               # whole | short: whether a row may end in a shorter group
+ *
  * A pattern is a PCRE2 expression that must match the whole leaf name: the HF tensor name without
  * ".weight". One that matches no tensor is a mistake, and so is a group size that does not divide
- * the columns. Nothing is ever substituted: a matrix gets what the recipe says or nothing is written.
+ * the columns, unless `last_group: short` allows it (INT4, INT8, FP4: padding is stored). Nothing is ever substituted: a matrix gets what the recipe says or nothing is written.
  *
  * Transforms (transform.h): rotate, rotate-heads, rotate-down (rotate.h); awq or smoothquant
  * (channel_scales.h), which need calibration. `method: awq` brings its transform along.
@@ -48,6 +52,8 @@ const char *nw_recipe_calibration(const nw_recipe *r); /* NULL: none is named */
 #define NW_TRANSFORM_AWQ          8u
 #define NW_TRANSFORM_SMOOTH       16u
 unsigned nw_recipe_transforms(const nw_recipe *r);
+float nw_recipe_outliers(const nw_recipe *r); /* 0: none are kept wide */
+bool nw_recipe_static_scales(const nw_recipe *r);
 /* Whether something beside the methods needs statistics. */
 bool nw_recipe_needs_stats(const nw_recipe *r);
 /* The command line's word in place of the recipe's: the method of all targets, the folder of

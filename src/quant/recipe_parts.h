@@ -36,6 +36,8 @@ struct nw_recipe {
     nw_act_rule act;
     nw_scales scales;
     unsigned transforms;
+    bool short_groups, static_scales;
+    float outliers; /* 0: none are kept wide */
     nw_panel_type keep;
     nw_method method;        /* of targets that name none */
     const char *calibration; /* NULL: none */

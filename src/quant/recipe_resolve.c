@@ -192,9 +192,17 @@ static void check_transforms(const nw_recipe *r, const nw_model_config *config, 
                             "calibration saw it: not with %s\n",
                             (t & rotations) != 0 ? "a rotation" : "awq");
     }
+    if ((r->outliers > 0 || r->static_scales) &&
+        ((t & rotations) != 0 || r->act != NW_ACT_RULE_A8)) {
+        (void)nw_buf_printf(mistakes,
+                            "outliers and static activation scales are of INT8 activations%s\n",
+                            (t & rotations) != 0 ? " as calibration saw them: not of rotated ones"
+                                                 : ": 'activations' must be a8");
+    }
     if (nw_recipe_needs_stats(r) && r->calibration == NULL) {
-        (void)nw_buf_printf(mistakes, "its transform needs calibration statistics: name the folder "
-                                      "that narrow calibrate wrote\n");
+        (void)nw_buf_printf(mistakes,
+                            "what it does to inputs needs calibration statistics: name the folder "
+                            "that narrow calibrate wrote\n");
     }
 }
 
@@ -243,7 +251,9 @@ nw_status nw_recipe_resolve(const nw_recipe *r, const nw_checkpoint *c, nw_recip
     for (size_t i = 0; i < n_tensors; i++) {
         choose(r, nw_checkpoint_at(c, i), md, &choices[i]);
     }
-    check_groups(choices, n_tensors, &found);
+    if (!r->short_groups) {
+        check_groups(choices, n_tensors, &found);
+    }
     check_methods(r, choices, n_tensors, nw_checkpoint_config(c), &found);
     check_transforms(r, nw_checkpoint_config(c), &found);
     if (found.len > 0) {
@@ -312,6 +322,12 @@ json_t *nw_recipe_json(const nw_recipe *r, const nw_recipe_choice *choices, size
                             "keep", nw_panel_name(r->keep, type), "kept_tensors", kept);
     if (doc != NULL && nw_recipe_transforms(r) != 0) {
         (void)json_object_set_new(doc, "transform", transforms_json(r));
+    }
+    if (doc != NULL && r->outliers > 0) {
+        (void)json_object_set_new(doc, "outliers", json_real((double)r->outliers));
+    }
+    if (doc != NULL && r->static_scales) {
+        (void)json_object_set_new(doc, "activation_scale", json_string("static"));
     }
     return doc;
 }

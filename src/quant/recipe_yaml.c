@@ -34,9 +34,10 @@ static void mistake(reader *rd, const char *pointer, const char *fmt, ...)
 
 static void read_keys(reader *rd, const json_t *root)
 {
-    static const char *const known[] = {"name",   "activations", "scale",       "scale_dtype",
-                                        "method", "transform",   "calibration", "targets",
-                                        "ignore", "keep"};
+    static const char *const known[] = {
+        "name",       "activations", "scale",           "scale_dtype", "method",
+        "transform",  "calibration", "targets",         "ignore",      "keep",
+        "last_group", "outliers",    "activation_scale"};
     const char *key = NULL;
     json_t *value = NULL;
     char pointer[128];
@@ -51,7 +52,8 @@ static void read_keys(reader *rd, const json_t *root)
             (void)snprintf(pointer, sizeof pointer, "/%.100s", key);
             mistake(rd, pointer,
                     "unknown key '%.60s' (known: name activations scale scale_dtype method "
-                    "transform calibration targets ignore keep)",
+                    "transform calibration targets ignore keep last_group outliers "
+                    "activation_scale)",
                     key);
         }
     }
@@ -187,6 +189,16 @@ static void read_transforms(reader *rd, const json_t *root)
     }
 }
 
+static void read_outliers(reader *rd, const json_t *root)
+{
+    const json_t *v = json_object_get(root, "outliers");
+
+    if (v != NULL && !(json_number_value(v) > 0 && json_number_value(v) < 1e30)) {
+        mistake(rd, "/outliers", "'outliers' is no number above 0");
+    }
+    rd->recipe->outliers = (float)json_number_value(v);
+}
+
 /* Folder of statistics: as it stands in the file, seen from where the program runs. */
 static nw_status read_calibration(reader *rd, const json_t *root, nw_error *err)
 {
@@ -271,6 +283,9 @@ nw_status nw_recipe_load_yaml(const char *path, nw_recipe *r, nw_error *err)
     r->keep = (nw_panel_type){
         .kind = read_choice(&rd, root, "keep", "bf16", "f32") ? NW_PANEL_F32 : NW_PANEL_BF16};
     r->method = read_method(&rd, root, "/method", NW_METHOD_RTN);
+    r->short_groups = read_choice(&rd, root, "last_group", "whole", "short");
+    r->static_scales = read_choice(&rd, root, "activation_scale", "dynamic", "static");
+    read_outliers(&rd, root);
     read_transforms(&rd, root);
     st = read_calibration(&rd, root, err);
     st = st == NW_OK ? read_lists(&rd, root, err) : st;

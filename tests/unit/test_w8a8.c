@@ -1,0 +1,438 @@
+/* INT8 weights with INT8 activations on a model with planted outlier channels: norm gains 100 times as
+ * large in a few channels, the columns that read them smaller by as much, the function unchanged. What
+ * scales of a tensor lose there, and what SmoothQuant, columns kept wide and static scales keep.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "artifact/export.h"
+#include "artifact/inputs.h"
+#include "base/file.h"
+#include "engine/engine.h"
+#include "kernels/act.h"
+#include "model/safetensors.h"
+#include "quant/calibrate.h"
+#include "quant/logits_probe.h"
+#include "quant/quantize.h"
+#include "table.h"
+#include "tiny_model.h"
+#include "tmpdir.h"
+
+#define PLANTED 100.0F
+#define N_IDS   48
+#define TARGETS "targets: [{match: '.*_proj', weights: int8}]\n"
+#define D_MODEL 64
+
+static nw_tmpdir dir;
+
+static const char *in_dir(const char *name)
+{
+    static char paths[4][512];
+    static int i;
+
+    i = (i + 1) % 4;
+    return nw_tmpdir_file(&dir, name, paths[i], sizeof paths[i]);
+}
+
+static void must(nw_status st, const nw_error *err)
+{
+    if (st != NW_OK) {
+        fail_msg("%s", err->message);
+    }
+}
+
+static bool is_planted(size_t channel)
+{
+    return channel == 5 || channel == 40;
+}
+
+/* Where a tensor's data stands in the bytes of its file: the first one follows the header. */
+static char *data_of(const nw_safetensors *st, const char *name, char *bytes)
+{
+    const nw_st_tensor *t = nw_st_find(st, name);
+    const uint8_t *first = nw_st_at(st, 0)->data;
+    uint64_t header = 0;
+
+    assert_non_null(t);
+    for (size_t i = 0; i < nw_st_n_tensors(st); i++) {
+        first = nw_st_at(st, i)->data < first ? nw_st_at(st, i)->data : first;
+    }
+    memcpy(&header, bytes, sizeof header);
+    return bytes + sizeof header + header + (t->data - first);
+}
+
+/* Multiplies the planted channels of a tensor. */
+static void scale_channels(const nw_safetensors *st, const char *name, float factor, char *bytes)
+{
+    char *data = data_of(st, name, bytes);
+
+    for (size_t i = 0; i < nw_st_find(st, name)->n_elems; i++) {
+        float w = 0;
+        memcpy(&w, data + i * sizeof w, sizeof w);
+        w *= is_planted(i % D_MODEL) ? factor : 1;
+        memcpy(data + i * sizeof w, &w, sizeof w);
+    }
+}
+
+/* The tiny model with its outliers planted, in place. */
+static void plant(const char *model, uint32_t n_layers)
+{
+    static const char *const gains[] = {"input_layernorm", "post_attention_layernorm"};
+    static const char *const readers[] = {"self_attn.q_proj", "self_attn.k_proj",
+                                          "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj"};
+    char path[512];
+    char name[128];
+    char *bytes = NULL;
+    size_t n = 0;
+    nw_safetensors *st = NULL;
+    nw_error err = {0};
+
+    (void)snprintf(path, sizeof path, "%s/model.safetensors", in_dir(model));
+    must(nw_file_read(path, 1 << 24, &bytes, &n, &err), &err);
+    must(nw_st_open(path, &st, &err), &err);
+    for (uint32_t l = 0; l < n_layers; l++) {
+        for (size_t i = 0; i < NW_COUNT(gains); i++) {
+            (void)snprintf(name, sizeof name, "model.layers.%u.%s.weight", l, gains[i]);
+            scale_channels(st, name, PLANTED, bytes);
+        }
+        for (size_t i = 0; i < NW_COUNT(readers); i++) {
+            (void)snprintf(name, sizeof name, "model.layers.%u.%s.weight", l, readers[i]);
+            scale_channels(st, name, 1 / PLANTED, bytes);
+        }
+    }
+    nw_st_close(st);
+    must(nw_file_write(path, bytes, n, &err), &err);
+    free(bytes);
+}
+
+static int setup(void **state)
+{
+    const nw_model_config c = nw_tiny_wide();
+    char text[8192];
+    char path[512];
+    nw_error err = {0};
+
+    (void)state;
+    assert_int_equal(c.d_model, D_MODEL);
+    dir = nw_tmpdir_make();
+    nw_tiny_write(&c, 3, in_dir("plain"));
+    nw_tiny_write(&c, 3, in_dir("planted"));
+    plant("planted", c.n_layers);
+    for (size_t i = 0; i < sizeof text; i++) {
+        text[i] = (char)(' ' + (int)(i * i / 3 % 95));
+    }
+    nw_tmpdir_put(&dir, "text.txt", text, sizeof text, path, sizeof path);
+    const nw_calibrate_options o = {
+        .model = in_dir("planted"),
+        .out = in_dir("stats"),
+        .sample = {.text = path, .n_samples = 8, .seed = 1, .n_ctx = 64},
+        .n_threads = 2};
+    must(nw_calibrate(&o, NULL, &err), &err);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    nw_tmpdir_remove(&dir);
+    return 0;
+}
+
+static nw_status quantize(const char *yaml, const char *out, nw_error *err)
+{
+    static char path[512];
+    static char stats[512];
+    (void)snprintf(stats, sizeof stats, "%s", in_dir("stats"));
+    const nw_quantize_options o = {.source = in_dir("planted"),
+                                   .recipe = path,
+                                   .out = in_dir(out),
+                                   .replace = true,
+                                   .calibration = stats,
+                                   .n_threads = 2};
+
+    nw_tmpdir_put(&dir, "recipe.yaml", yaml, strlen(yaml), path, sizeof path);
+    return nw_quantize(&o, NULL, err);
+}
+
+/* ---- logits with the activations that an artifact asks for ---- */
+
+typedef struct {
+    float *keep;
+    uint32_t n_vocab;
+    double sum_kl;
+    bool compare;
+} scored;
+
+static bool take(void *ctx, size_t pos, const float *logits)
+{
+    scored *s = ctx;
+    float *row = s->keep + pos * s->n_vocab;
+
+    if (s->compare) {
+        s->sum_kl += nw_logits_kl(row, logits, s->n_vocab);
+    } else {
+        memcpy(row, logits, s->n_vocab * sizeof *row);
+    }
+    return true;
+}
+
+static void score(const char *model, unsigned n_threads, uint32_t chunk, scored *s)
+{
+    nw_engine_options o = nw_engine_options_default();
+    nw_engine *e = NULL;
+    nw_error err = {0};
+    int32_t ids[N_IDS];
+
+    for (int32_t i = 0; i < N_IDS; i++) {
+        ids[i] = i * 37 % 256;
+    }
+    o.n_threads = n_threads;
+    o.max_seqs = 1;
+    o.n_ctx = N_IDS;
+    o.max_step_tokens = chunk;
+    must(nw_engine_open(in_dir(model), &o, &e, &err), &err);
+    s->n_vocab = nw_engine_config(e)->n_vocab;
+    if (s->keep == NULL) {
+        s->keep = calloc((size_t)N_IDS * s->n_vocab, sizeof *s->keep);
+        assert_non_null(s->keep);
+    }
+    must(nw_engine_score(e, ids, N_IDS, 0, take, s, &err), &err);
+    nw_engine_close(e);
+}
+
+/* Mean KL of the last artifact made from the yaml, against the planted model. */
+static double kl_of(const char *yaml)
+{
+    scored s = {0};
+    nw_error err = {0};
+
+    must(quantize(yaml, "q", &err), &err);
+    score("planted", 1, N_IDS, &s);
+    s.compare = true;
+    score("q", 1, N_IDS, &s);
+    free(s.keep);
+    return s.sum_kl / N_IDS;
+}
+
+static void outlier_channels_want_more_than_a_scale_a_tensor(void **state)
+{
+    (void)state;
+    const double tensor = kl_of("activations: a8\nscale: tensor\n" TARGETS);
+    const double smooth = kl_of("activations: a8\ntransform: [smoothquant]\n" TARGETS);
+    const double wide = kl_of("activations: a8\noutliers: 20\n" TARGETS);
+    const double both = kl_of("activations: a8\noutliers: 20\nactivation_scale: static\n" TARGETS);
+    const double fixed = kl_of("activations: a8\ntransform: [smoothquant]\n"
+                               "activation_scale: static\n" TARGETS);
+
+    if (!(smooth <= tensor / 20) || !(wide <= tensor / 20) || !(both <= tensor / 20) ||
+        !(fixed <= tensor / 20)) {
+        fail_msg("KL of a scale a tensor %g, SmoothQuant %g (static %g), wide columns %g (static "
+                 "%g)",
+                 tensor, smooth, fixed, wide, both);
+    }
+}
+
+/* With every column wide, INT8 has nothing left: the model is that of BF16 weights. */
+static void all_columns_wide_are_bf16(void **state)
+{
+    nw_logits_probe *probe = NULL;
+    nw_error err = {0};
+    double max_kl = 0;
+    double mean_kl = 0;
+
+    (void)state;
+    must(quantize("targets: [{match: '.*_proj', weights: bf16}]\n", "bf16", &err), &err);
+    must(quantize("activations: a8\noutliers: 1.0e-9\n" TARGETS, "all", &err), &err);
+    must(nw_logits_probe_open(in_dir("bf16"), false, 1, &probe, &err), &err);
+    must(nw_logits_probe_compare(probe, in_dir("all"), &max_kl, &mean_kl, &err), &err);
+    nw_logits_probe_close(probe);
+    assert_true(max_kl < 1e-7);
+}
+
+/* Bits do not depend on threads or on how the tokens are cut. */
+static void wide_columns_keep_the_bits(void **state)
+{
+    scored a = {0};
+    scored b = {0};
+    nw_error err = {0};
+
+    (void)state;
+    must(quantize("activations: a8\noutliers: 20\n" TARGETS, "q", &err), &err);
+    score("q", 1, N_IDS, &a);
+    score("q", 2, 7, &b);
+    assert_memory_equal(a.keep, b.keep, (size_t)N_IDS * a.n_vocab * sizeof *a.keep);
+    free(a.keep);
+    free(b.keep);
+}
+
+static void planted_columns_are_the_wide_ones(void **state)
+{
+    nw_artifact *a = NULL;
+    nw_error err = {0};
+
+    (void)state;
+    must(quantize("activations: a8\noutliers: 20\nactivation_scale: static\n" TARGETS, "q", &err),
+         &err);
+    must(nw_artifact_open(in_dir("q"), &a, &err), &err);
+    const nw_artifact_input *in = nw_artifact_get_input(a, NW_ROLE_GATE, 1);
+    assert_non_null(in);
+    assert_int_equal(in->n_wide, 2);
+    assert_int_equal(in->wide[0], 5);
+    assert_int_equal(in->wide[1], 40);
+    assert_true(in->scale > 0 && in->scale < 20.0F / 127);
+    assert_int_equal(nw_artifact_get_wide(a, NW_ROLE_UP, 1)->n_cols, 2);
+    assert_null(nw_artifact_get_wide(a, NW_ROLE_O, 1));
+    nw_artifact_close(a);
+}
+
+/* ---- files that are not what the manifest says ---- */
+
+static void damage(const char *artifact, const char *tensor, float value)
+{
+    char path[512];
+    char *bytes = NULL;
+    size_t n = 0;
+    nw_safetensors *st = NULL;
+    nw_error err = {0};
+
+    (void)snprintf(path, sizeof path, "%s/%s", in_dir(artifact), NW_INPUTS_FILE);
+    must(nw_file_read(path, 1 << 24, &bytes, &n, &err), &err);
+    must(nw_st_open(path, &st, &err), &err);
+    memcpy(data_of(st, tensor, bytes), &value, sizeof value);
+    nw_st_close(st);
+    must(nw_file_write(path, bytes, n, &err), &err);
+    free(bytes);
+}
+
+static struct damage_row {
+    const char *name, *tensor;
+    float value;
+    const char *says;
+} damage_rows[] = {
+    {"column_beyond_the_input", "layers.1.gate.wide", 64, "out of range"},
+    {"columns_out_of_order", "layers.1.gate.wide", 41, "out of order"},
+    {"column_that_is_no_integer", "layers.1.gate.wide", 4.5F, "out of range"},
+    {"scale_of_nothing", "layers.0.q.scale", 0, "not above 0"},
+    {"scale_that_is_no_number", "layers.0.q.scale", NAN, "not above 0"},
+};
+
+static void damaged_inputs_are_refused(void **state)
+{
+    const struct damage_row *r = *state;
+    nw_artifact *a = NULL;
+    nw_error err = {0};
+
+    must(quantize("activations: a8\noutliers: 20\nactivation_scale: static\n" TARGETS, "q", &err),
+         &err);
+    damage("q", r->tensor, r->value);
+    assert_int_equal(nw_artifact_open(in_dir("q"), &a, &err), NW_E_FORMAT);
+    if (strstr(err.message, r->says) == NULL || strstr(err.message, NW_INPUTS_FILE) == NULL) {
+        fail_msg("'%s' is not in: %s", r->says, err.message);
+    }
+    assert_null(a);
+}
+
+static void another_number_is_found_by_the_hash(void **state)
+{
+    nw_error err = {0};
+
+    (void)state;
+    must(quantize("activations: a8\nactivation_scale: static\n" TARGETS, "q", &err), &err);
+    must(nw_artifact_verify(in_dir("q"), NULL, NULL, NULL, &err), &err);
+    damage("q", "layers.0.q.scale", 0.125F);
+    assert_int_equal(nw_artifact_verify(in_dir("q"), NULL, NULL, NULL, &err), NW_E_FORMAT);
+    assert_non_null(strstr(err.message, NW_INPUTS_FILE));
+}
+
+static void no_other_format_says_it(void **state)
+{
+    nw_export_source *s = NULL;
+    nw_error err = {0};
+
+    (void)state;
+    must(quantize("activations: a8\noutliers: 20\n" TARGETS, "q", &err), &err);
+    assert_int_equal(nw_export_source_open(in_dir("q"), &s, &err), NW_E_UNSUPPORTED);
+    assert_int_equal(nw_artifact_verify(in_dir("q"), in_dir("planted"), NULL, NULL, &err),
+                     NW_E_UNSUPPORTED);
+}
+
+static struct refused_row {
+    const char *name, *yaml, *says;
+} refused_rows[] = {
+    {"outliers_of_a16", "outliers: 6\n" TARGETS, "must be a8"},
+    {"outliers_of_rotated", "activations: a8\noutliers: 6\ntransform: [rotate]\n" TARGETS,
+     "not of rotated"},
+    {"static_of_a16", "activation_scale: static\n" TARGETS, "must be a8"},
+    {"no_threshold", "activations: a8\noutliers: 0\n" TARGETS, "no number above 0"},
+    {"unknown_scale", "activations: a8\nactivation_scale: fixed\n" TARGETS, "dynamic or static"},
+};
+
+static void input_plan_that_cannot_be_is_refused(void **state)
+{
+    const struct refused_row *r = *state;
+    nw_error err = {0};
+
+    assert_true(quantize(r->yaml, "refused", &err) != NW_OK);
+    if (strstr(err.message, r->says) == NULL) {
+        fail_msg("'%s' is not in: %s", r->says, err.message);
+    }
+}
+
+/* ---- one scale for all tokens ---- */
+
+static void fixed_scale_packs_and_holds(void **state)
+{
+    enum { N = 40 };
+    const size_t stride = nw_act_stride(NW_ACT_INT8, N);
+    float x[2 * N];
+    nw_act_head head;
+
+    (void)state;
+    for (size_t i = 0; i < NW_COUNT(x); i++) {
+        x[i] = (float)((int)(i * 31 % 255) - 127) * (i < N ? 0.5F : 1.0F);
+    }
+    uint8_t *plain = calloc(2, stride);
+    uint8_t *fixed = calloc(2, stride);
+    assert_true(plain != NULL && fixed != NULL);
+    nw_act_pack_plain(NW_ACT_INT8, x, N, 0, 2, N, plain);
+    memcpy(&head, plain + stride, sizeof head);
+    nw_act_pack_fixed(head.scale, x, N, 0, 2, N, fixed);
+    assert_memory_equal(plain + stride, fixed + stride, stride); /* its own scale: the same row */
+    const int8_t *codes = (const int8_t *)fixed + nw_act_codes_at(NW_ACT_INT8, N);
+    for (size_t i = 0; i < N; i++) { /* the other token under a scale that is not its own */
+        assert_int_equal(codes[i], (int)nearbyintf(x[i] * (1 / head.scale)));
+    }
+    nw_act_pack_fixed(head.scale / 4, x, N, 1, 2, N, fixed);
+    codes = (const int8_t *)fixed + stride + nw_act_codes_at(NW_ACT_INT8, N);
+    for (size_t i = 0; i < N; i++) {
+        const float held = fmaxf(-127, fminf(127, x[N + i] / (head.scale / 4)));
+        assert_int_equal(codes[i], (int)nearbyintf(held));
+    }
+    x[N + 3] = INFINITY;
+    nw_act_pack_fixed(head.scale, x, N, 1, 2, N, fixed);
+    memcpy(&head, fixed + stride, sizeof head);
+    assert_true(isnan(head.scale));
+    free(plain);
+    free(fixed);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(outlier_channels_want_more_than_a_scale_a_tensor),
+        cmocka_unit_test(all_columns_wide_are_bf16),
+        cmocka_unit_test(wide_columns_keep_the_bits),
+        cmocka_unit_test(planted_columns_are_the_wide_ones),
+        cmocka_unit_test(another_number_is_found_by_the_hash),
+        cmocka_unit_test(no_other_format_says_it),
+        cmocka_unit_test(fixed_scale_packs_and_holds),
+    };
+    void *none = NULL;
+    int failed = setup(&none);
+
+    failed += cmocka_run_group_tests_name("w8a8", tests, NULL, NULL);
+    failed += NW_RUN_TABLE("damaged_inputs", damage_rows, damaged_inputs_are_refused);
+    failed += NW_RUN_TABLE("refused_inputs", refused_rows, input_plan_that_cannot_be_is_refused);
+    return failed + teardown(&none);
+}
