@@ -19,8 +19,9 @@ static const nw_option options[] = {
      .type = NW_OPT_STRING,
      .fallback = "hf",
      .unit = "FORMAT",
-     .help = "hf, which decodes to --dtype; gguf, compressed-tensors, awq, gptq, which carry codes "
-             "as they are"},
+     .help =
+         "hf, which decodes to --dtype; gguf, compressed-tensors, awq, gptq, native, which carry "
+         "codes as they are"},
     {.name = "dtype",
      .type = NW_OPT_CHOICE,
      .fallback = "bf16",
@@ -188,7 +189,9 @@ const nw_command nw_cmd_convert = {
         "With --format gguf the folder holds model.gguf, which llama.cpp loads: codes, scales and "
         "minima of an artifact or of a quantized checkpoint are carried as they are where a block "
         "type holds them, a GGUF source byte for byte, metadata included. What no block type holds "
-        "is written as BF16 and said, or refused with --no-fallback. compressed-tensors, awq and "
+        "is written as BF16 and said, or refused with --no-fallback. native makes an artifact of "
+        "the "
+        "codes of a checkpoint, ready to be mapped. compressed-tensors, awq and "
         "gptq give the safetensors that vLLM and transformers load, by the same rules: codes and "
         "scales as they are, or said. q, k and v of a layer, and gate and up, must then have one "
         "layout, since these engines make one matrix of them.\n\n"
