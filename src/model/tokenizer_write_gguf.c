@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "model/gguf_writer.h"
 #include "model/tokenizer_internal.h"
 
@@ -203,6 +204,9 @@ static nw_status put_kind(nw_gguf_writer *w, const nw_tokenizer *t, nw_error *er
     }
     if (t->kind == NW_TOK_CHAR_BPE) {
         st = check_char_bpe(t, err);
+    }
+    if (t->collapse_spaces) {
+        nw_log(NW_LOG_WARN, "%s: drops repeated spaces, which readers of GGUF keep", t->path);
     }
     if (st == NW_OK) {
         nw_gguf_put_str(w, KEY("model"), model, strlen(model));

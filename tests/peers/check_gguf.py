@@ -1,11 +1,13 @@
 """GGUF files that narrow writes, in llama.cpp: every block type of two models loads in llama-perplexity, and its
 perplexity is within 0.1 % of narrow's own on the same file, or of llama.cpp's on the same weights as F32 (on
-quantized weights llama.cpp quantizes the activations too, and so differs from itself). A twin of each model with
+quantized weights llama.cpp quantizes the activations too, and so differs from itself). The same for what
+llama-quantize makes of our BF16 file. A twin of each model with
 the nibbles of its blocks exchanged, and one with the rows of q and k in the other order, must be far off.
 
 usage: check_gguf.py NARROW SHARED --llama BIN --work DIR --models GGUF... [--types q4_0,...] [--chunks N]
 SPDX-License-Identifier: Apache-2.0"""
 import argparse
+import json
 import os
 import struct
 import subprocess
@@ -22,6 +24,7 @@ targets:
 """
 SIZES = {2: (32, 18)}  # of the type whose twin is made: elements and bytes of a block
 FAR = 0.05
+BY_LLAMA = ["Q4_0", "Q5_1", "Q8_0", "Q4_K_M", "Q6_K", "IQ4_NL"]
 
 
 class Gguf:
@@ -89,8 +92,12 @@ def plain_rows(g, head):
                 g.data[at + r * row:at + (r + 1) * row] = rows[source]
 
 
+def stem_of(args, model, kind):
+    return os.path.join(args.work, "gguf-" + os.path.basename(model).split("-")[0] + "-" + kind)
+
+
 def write(args, model, kind):
-    stem = os.path.join(args.work, "gguf-" + os.path.basename(model).split("-")[0] + "-" + kind)
+    stem = stem_of(args, model, kind)
     with open(stem + ".yaml", "w", encoding="ascii") as f:
         f.write(RECIPE.format(kind))
     subprocess.run([args.narrow, "quantize", model, "-r", stem + ".yaml", "-o", stem, "-f", "gguf", "-q", "--force"],
@@ -106,20 +113,52 @@ def theirs(args, path):
     return peer.llama(args.llama, path, args.text, args.chunks)
 
 
-def check_type(args, model, kind):
-    path = write(args, model, kind)
+def quantize(args, path, kind):
+    """llama-quantize on a file of ours."""
+    out = os.path.join(args.work, os.path.basename(os.path.dirname(path)) + "-by-llama-" + kind + ".gguf")
+    subprocess.run([os.path.join(args.llama, "llama-quantize"), path, out, kind], check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return out
+
+
+def compare(args, label, path):
+    """One file in both programs: whether they are apart, and narrow's perplexity."""
     want, got = ours(args, path), theirs(args, path)
     off = got / want - 1
     line, best = f"llama.cpp {100 * off:+.4f} %", abs(off)
     if best > peer.LIMIT:
-        f32 = peer.as_f32(args.llama, path, args.work, os.path.basename(os.path.dirname(path)))
+        f32 = peer.as_f32(args.llama, path, args.work, "exact")
         exact = theirs(args, f32) / want - 1
         os.unlink(f32)
         line, best = line + f", on F32 {100 * exact:+.4f} %", min(best, abs(exact))
     fault = best > peer.LIMIT
-    print(f"{os.path.basename(model).split('-')[0]} {kind}: narrow {want:.5f}; {line}{'  FAULT' if fault else ''}",
-          flush=True)
+    print(f"{label}: narrow {want:.5f}; {line}{'  FAULT' if fault else ''}", flush=True)
+    return fault, want
+
+
+def check_type(args, model, kind):
+    path = write(args, model, kind)
+    fault, want = compare(args, f"{os.path.basename(model).split('-')[0]} {kind}", path)
     return fault, path, want
+
+
+def check_quantized(args, model, kind):
+    path = quantize(args, os.path.join(stem_of(args, model, "bf16"), "model.gguf"), kind)
+    fault, _ = compare(args, f"{os.path.basename(model).split('-')[0]} by llama-quantize {kind}", path)
+    os.unlink(path)
+    return fault
+
+
+def tokenizer(args, path):
+    out = subprocess.run([args.narrow, "tokenize", path, "x", "--json"], check=True, stdout=subprocess.PIPE)
+    return json.loads(out.stdout)["hash"]
+
+
+def check_tokenizer(args, model, path):
+    """From the source to the artifact's Hugging Face files and back into keys: the same ids."""
+    fault = tokenizer(args, model) != tokenizer(args, path)
+    print(f"  tokenizer {'differs  FAULT' if fault else 'the same'}", flush=True)
+    return fault
 
 
 def check_twin(args, path, want, what, change):
@@ -144,6 +183,7 @@ def main():
     p.add_argument("--llama")
     p.add_argument("--work", default=".")
     p.add_argument("--types", default=",".join(TYPES))
+    p.add_argument("--by-llama", default=",".join(BY_LLAMA))
     p.add_argument("--chunks", type=int, default=8)
     args = p.parse_args()
     args.text = os.path.join(args.shared, "data/text/wiki.test.raw")
@@ -152,7 +192,10 @@ def main():
         for kind in args.types.split(","):
             fault, path, want = check_type(args, model, kind)
             bad += fault
+            if kind == "bf16":
+                bad += sum(check_quantized(args, model, k) for k in args.by_llama.split(",") if k)
             if kind == "q4_0":
+                bad += check_tokenizer(args, model, path)
                 bad += check_twin(args, path, want, "nibbles exchanged", swap_nibbles)
                 if "SmolLM2" in model:
                     bad += check_twin(args, path, want, "rows of q and k in the other order",
