@@ -6,7 +6,8 @@
  *     model.safetensors      matrices as U8 in the 16-row panels of formats/panel.h, vectors as F32;
  *                            data starts at a multiple of 4 KiB, matrices are multiples of 64 bytes
  *
- * and is opened by mapping it: nothing is copied or converted. Any checkpoint that
+ * and is opened by mapping it: nothing is copied or converted, but for matrices that lie entropy-coded
+ * in the file, which are transcoded into memory. Any checkpoint that
  * model/checkpoint.h reads opens too; its matrices are then packed into memory, in the layout that
  * keeps their format's codes and scales (formats/repack.h) or else as F32 panels: exact either way. A
  * non-finite weight is refused by name.

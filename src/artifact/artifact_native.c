@@ -59,6 +59,9 @@ static nw_status place(nw_artifact *a, const nw_manifest_tensor *t, nw_error *er
                                  : "a second one in its place");
     }
     a->facts.n_params += (uint64_t)t->n_rows * t->n_cols;
+    if (t->type.packed) {
+        return nw_artifact_place_packed(a, t, st, s, err);
+    }
     a->facts.weight_bytes += t->n_bytes;
     if (t->is_vector) {
         return place_vector(a, t, st, err);
@@ -135,6 +138,8 @@ nw_status nw_artifact_open_native(nw_artifact *a, nw_error *err)
     for (size_t i = 0; st == NW_OK && i < m.n_tensors; i++) {
         st = place(a, &m.tensors[i], err);
     }
+    nw_pool_close(a->pool);
+    a->pool = NULL;
     if (st == NW_OK && m.inputs.hex[0] != '\0') {
         st = open_inputs(a, &m, err);
     }

@@ -7,6 +7,7 @@
 #include "artifact/artifact.h"
 #include "artifact/inputs.h"
 #include "base/arena.h"
+#include "base/pool.h"
 #include "model/hf_quant.h"
 #include "model/safetensors.h"
 
@@ -29,6 +30,7 @@ struct nw_artifact {
     nw_artifact_slot *slots; /* [NW_ROLE_COUNT][n_layers + 1], layer -1 first; in the arena */
     nw_safetensors *st;      /* native: what matrices point into */
     nw_safetensors *inputs;  /* NULL: nothing is said of inputs (inputs.h) */
+    nw_pool *pool;           /* while packed tensors are transcoded; NULL else */
 };
 
 /* NULL for a layer out of range. */
@@ -39,6 +41,12 @@ NW_MUST_USE nw_status nw_artifact_open_native(nw_artifact *a, nw_error *err);
 /* Matrices are placed already. */
 NW_MUST_USE nw_status nw_artifact_open_inputs(nw_artifact *a, const char *path, nw_error *err);
 NW_MUST_USE nw_status nw_artifact_open_checkpoint(nw_artifact *a, nw_error *err);
+
+/* Transcodes a matrix that lies entropy-coded in the file (formats/bf16_stored.h) into memory, on all
+ * threads. */
+NW_MUST_USE nw_status nw_artifact_place_packed(nw_artifact *a, const nw_manifest_tensor *t,
+                                               const nw_st_tensor *st, nw_artifact_slot *slot,
+                                               nw_error *err);
 
 /* Every tensor the config asks for is there with its shape; names the first that is not. */
 NW_MUST_USE nw_status nw_artifact_check_complete(const nw_artifact *a, nw_error *err);

@@ -51,6 +51,9 @@ static void view_checkpoint(nw_export_source *s)
 static void view_tensor(nw_export_source *s, const nw_manifest_tensor *t)
 {
     const nw_st_tensor *st = nw_st_find(s->artifact->st, t->name);
+    /* a packed matrix is what it was transcoded to */
+    const nw_artifact_matrix *m =
+        t->type.packed ? nw_artifact_get_matrix(s->artifact, t->role, t->layer) : NULL;
 
     s->tensors[s->n++] = (nw_export_tensor){.name = t->name,
                                             .role = t->role,
@@ -58,9 +61,9 @@ static void view_tensor(nw_export_source *s, const nw_manifest_tensor *t)
                                             .is_vector = t->is_vector,
                                             .n_rows = t->n_rows,
                                             .n_cols = t->n_cols,
-                                            .type = t->type,
+                                            .type = m != NULL ? m->type : t->type,
                                             .format = NW_FMT_F32,
-                                            .data = st->data};
+                                            .data = m != NULL ? m->data : st->data};
 }
 
 /* The artifact was held to its manifest and its config when it was opened. */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "formats/bf16_stored.h"
 
 /* A manifest of 10^5 tensors takes about 40 MB. */
 #define MANIFEST_MAX_BYTES ((size_t)64 << 20)
@@ -221,6 +222,23 @@ static nw_status load_type(const json_t *obj, const char *path, nw_manifest_tens
     return NW_OK;
 }
 
+/* Bytes of a packed tensor follow from its values: no fewer than its shape needs, whole lines. */
+static nw_status check_packed(const char *path, json_int_t n_bytes, nw_manifest_tensor *t,
+                              nw_error *err)
+{
+    uint64_t least = 0;
+
+    if (!nw_bf16_stored_least(t->n_rows, t->n_cols, &least) || n_bytes < 0 ||
+        (uint64_t)n_bytes < least || n_bytes % 64 != 0) {
+        return nw_fail(err, NW_E_FORMAT,
+                       "%s: tensor '%s' says %" JSON_INTEGER_FORMAT
+                       " bytes, its shape needs %" PRIu64 " or more, in multiples of 64",
+                       path, t->name, n_bytes, least);
+    }
+    t->n_bytes = (uint64_t)n_bytes;
+    return NW_OK;
+}
+
 /* The byte count is not believed: it must be what type and shape ask for. */
 static nw_status load_sizes(const json_t *obj, const char *path, nw_manifest_tensor *t,
                             nw_error *err)
@@ -242,6 +260,9 @@ static nw_status load_sizes(const json_t *obj, const char *path, nw_manifest_ten
                        t->name);
     }
     t->layer = (int32_t)l;
+    if (t->type.packed) {
+        return check_packed(path, n_bytes, t, err);
+    }
     const bool fits = t->is_vector
                           ? nw_size_mul((size_t)t->n_rows * t->n_cols, sizeof(float), &want)
                           : nw_panel_tensor_bytes(t->type, t->n_rows, t->n_cols, &want);

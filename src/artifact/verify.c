@@ -9,6 +9,7 @@
 #include "artifact/inputs.h"
 #include "base/file.h"
 #include "base/pool.h"
+#include "formats/bf16_stored.h"
 #include "model/safetensors.h"
 
 /* Sums are taken over the same values in the same order as when writing, by rows instead of by
@@ -72,19 +73,68 @@ static bool check_bytes(const nw_manifest_tensor *t, const nw_st_tensor *st, cha
     return true;
 }
 
-static void decode_row(const nw_manifest_tensor *t, const uint8_t *data, uint32_t row, float *out)
+/* Rows of a tensor, in order. A packed one is transcoded panel by panel. */
+typedef struct {
+    const nw_manifest_tensor *t;
+    const uint8_t *data;
+    nw_bf16_stored stored;
+    uint8_t *panel;
+    void *scratch;
+} row_source;
+
+static bool open_rows(row_source *s, const nw_manifest_tensor *t, const uint8_t *data, char *why,
+                      size_t n)
 {
-    if (t->is_vector) {
-        memcpy(out, data, (size_t)t->n_cols * sizeof *out);
-    } else {
-        nw_panel_unpack_row(t->type, data, t->n_cols, row, out);
+    nw_panel_type want = t->type;
+    size_t panel_bytes = 0;
+
+    *s = (row_source){.t = t, .data = data};
+    if (t->is_vector || !t->type.packed) {
+        return true;
     }
+    want.packed = false;
+    if (!nw_bf16_stored_open(&s->stored, data, (size_t)t->n_bytes, t->n_rows, t->n_cols) ||
+        s->stored.type.kind != want.kind || s->stored.type.escapes != want.escapes ||
+        !nw_panel_bytes(want, t->n_cols, &panel_bytes)) {
+        return problem(why, n, "its head does not fit its type");
+    }
+    s->panel = calloc(1, panel_bytes);
+    s->scratch = calloc(1, nw_bf16_packed_scratch(t->n_cols));
+    return s->panel != NULL && s->scratch != NULL
+               ? true
+               : problem(why, n, "no memory for a panel of %u columns", (unsigned)t->n_cols);
+}
+
+static void close_rows(row_source *s)
+{
+    nw_bf16_stored_close(&s->stored);
+    free(s->panel);
+    free(s->scratch);
+}
+
+static bool decode_row(row_source *s, uint32_t row, float *out, char *why, size_t n)
+{
+    const nw_manifest_tensor *t = s->t;
+
+    if (t->is_vector) {
+        memcpy(out, s->data, (size_t)t->n_cols * sizeof *out);
+    } else if (!t->type.packed) {
+        nw_panel_unpack_row(t->type, s->data, t->n_cols, row, out);
+    } else {
+        if (row % NW_PANEL_ROWS == 0 &&
+            !nw_bf16_stored_panel(&s->stored, row / NW_PANEL_ROWS, s->panel, s->scratch)) {
+            return problem(why, n, "the panel of row %u does not decode", (unsigned)row);
+        }
+        nw_panel_unpack_row(s->stored.type, s->panel, t->n_cols, row % NW_PANEL_ROWS, out);
+    }
+    return true;
 }
 
 /* Adds up the error against the source, or against the decoded values themselves without one. */
-static bool sum_values(const verifier *v, const nw_manifest_tensor *t, const uint8_t *data,
-                       float *row, float *src, nw_tensor_error *e, char *why, size_t n)
+static bool sum_values(const verifier *v, row_source *rows, float *row, float *src,
+                       nw_tensor_error *e, char *why, size_t n)
 {
+    const nw_manifest_tensor *t = rows->t;
     const nw_ckpt_tensor *st =
         v->source == NULL ? NULL : nw_checkpoint_find(v->source, t->role, t->layer);
     nw_error err = {0};
@@ -93,7 +143,9 @@ static bool sum_values(const verifier *v, const nw_manifest_tensor *t, const uin
         return problem(why, n, "the source has no such tensor of this shape");
     }
     for (uint32_t r = 0; r < t->n_rows; r++) {
-        decode_row(t, data, r, row);
+        if (!decode_row(rows, r, row, why, n)) {
+            return false;
+        }
         for (uint32_t k = 0; k < t->n_cols; k++) {
             if (!isfinite(row[k])) {
                 return problem(why, n, "row %u column %u decodes to a value that is not finite",
@@ -143,13 +195,16 @@ static bool check_values(const verifier *v, const nw_manifest_tensor *t, const u
     float *row = calloc(t->n_cols, sizeof *row);
     float *src = calloc(t->n_cols, sizeof *src);
     nw_tensor_error e = {0};
+    row_source rows = {0};
     bool ok = false;
 
     if (row == NULL || src == NULL) {
         ok = problem(why, n, "no memory for a row of %u values", (unsigned)t->n_cols);
     } else {
-        ok = sum_values(v, t, data, row, src, &e, why, n) && check_sums(v, t, &e, why, n);
+        ok = open_rows(&rows, t, data, why, n) && sum_values(v, &rows, row, src, &e, why, n) &&
+             check_sums(v, t, &e, why, n);
     }
+    close_rows(&rows);
     free(row);
     free(src);
     return ok;

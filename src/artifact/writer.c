@@ -33,9 +33,9 @@ struct nw_artifact_writer {
 static void declare(const nw_manifest_tensor *t, nw_st_decl *d)
 {
     *d = (nw_st_decl){.name = t->name, .format = t->is_vector ? NW_FMT_F32 : NW_FMT_U8};
-    if (t->is_vector) {
+    if (t->is_vector || t->type.packed) {
         d->n_dims = 1;
-        d->dims[0] = t->n_cols;
+        d->dims[0] = t->is_vector ? t->n_cols : t->n_bytes;
     } else {
         d->n_dims = 2;
         d->dims[0] = nw_panel_count(t->n_rows);
@@ -43,16 +43,21 @@ static void declare(const nw_manifest_tensor *t, nw_st_decl *d)
     }
 }
 
-/* Sizes follow from types and shapes; a vector before a matrix would leave the matrix unaligned. */
+static bool size_of(const nw_manifest_tensor *t, size_t *out)
+{
+    return t->is_vector ? nw_size_mul(t->n_cols, sizeof(float), out)
+                        : nw_panel_tensor_bytes(t->type, t->n_rows, t->n_cols, out);
+}
+
+/* Sizes follow from types and shapes, but for packed tensors, whose maker knows them; a vector before a matrix would leave the matrix unaligned. */
 static nw_status size_tensors(nw_manifest *m, nw_error *err)
 {
     bool vectors = false;
 
     for (size_t i = 0; i < m->n_tensors; i++) {
         nw_manifest_tensor *t = &m->tensors[i];
-        size_t n = 0;
-        const bool fits = t->is_vector ? nw_size_mul(t->n_cols, sizeof(float), &n)
-                                       : nw_panel_tensor_bytes(t->type, t->n_rows, t->n_cols, &n);
+        size_t n = (size_t)t->n_bytes;
+        const bool fits = t->type.packed ? n > 0 && n % 64 == 0 : size_of(t, &n);
         if (!fits || (vectors && !t->is_vector)) {
             return nw_fail(err, NW_E_RANGE, "tensor '%s': %s", t->name,
                            fits ? "a matrix after vectors" : "its size does not fit an address");

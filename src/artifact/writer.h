@@ -24,8 +24,8 @@ typedef struct {
     const nw_checkpoint *source; /* gives config and tokenizer files; borrowed */
 } nw_artifact_target;
 
-/* `manifest` is taken over (and zeroed): its tensors give names, types and shapes, matrices before
- * vectors; bytes, hashes and errors are filled in while writing. */
+/* `manifest` is taken over (and zeroed): its tensors give names, types and shapes (and the
+ * bytes of packed ones), matrices before vectors; bytes, hashes and errors are filled in while writing. */
 NW_MUST_USE nw_status nw_artifact_writer_open(const nw_artifact_target *target,
                                               nw_manifest *manifest, nw_artifact_writer **out,
                                               nw_error *err);

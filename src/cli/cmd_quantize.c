@@ -313,6 +313,7 @@ const nw_command nw_cmd_quantize = {
         "codes and scales as they "
         "are; see narrow help convert.\n\n"
         "Built-in recipes: bf16, bf16-12 (every bit of BF16 in 12, embedding and head as well), "
+        "bf16-packed (the same bits entropy-coded, some 10.7 on the disk), "
         "int8-w8a8 and int8-w8a16 (one scale a row), int4-g32, int4-g64, int4-g128 (symmetric "
         "groups), int4-g32-zp, int4-g64-zp, int4-g128-zp (with zero points), int4-g32-min, "
         "int4-g64-min (with minima), int8-g32, fp8-e4m3, fp8-w8a8, nvfp4, mxfp4, and GGUF's blocks "

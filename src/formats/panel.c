@@ -38,6 +38,8 @@ static const struct {
     {"f32", {.kind = NW_PANEL_F32}},
     {"bf16", {.kind = NW_PANEL_BF16}},
     {"bf16-12", {.kind = NW_PANEL_BF16_12}},
+    {"bf16-packed", {.kind = NW_PANEL_BF16_12, .packed = true}},
+    {"bf16-packed-wide", {.kind = NW_PANEL_BF16, .packed = true}},
     {"int8", {.kind = NW_PANEL_INT8}},
     {"int8-g16", {.kind = NW_PANEL_INT8, .group = 16}},
     {"int8-g32", {.kind = NW_PANEL_INT8, .group = 32}},
@@ -65,19 +67,21 @@ static const struct {
     {"mxfp4", {.kind = NW_PANEL_MXFP4, .group = 32}},
 };
 
-#define ESCAPES "bf16-12-e" /* and how many, 1 to 65535 */
+/* and how many, 1 to 65535 */
+#define ESCAPES        "bf16-12-e"
+#define PACKED_ESCAPES "bf16-packed-e"
 
 static bool same_layout(nw_panel_type a, nw_panel_type b)
 {
     return a.kind == b.kind && a.group == b.group && a.zero_point == b.zero_point &&
-           a.min == b.min && a.two_level == b.two_level;
+           a.min == b.min && a.two_level == b.two_level && a.packed == b.packed;
 }
 
 const char *nw_panel_name(nw_panel_type type, char buf[32])
 {
     (void)snprintf(buf, 32, "unknown-%d-g%u", (int)type.kind, type.group);
     if (type.kind == NW_PANEL_BF16_12 && type.escapes > 0) {
-        (void)snprintf(buf, 32, ESCAPES "%u", type.escapes);
+        (void)snprintf(buf, 32, "%s%u", type.packed ? PACKED_ESCAPES : ESCAPES, type.escapes);
         return buf;
     }
     for (size_t i = 0; i < NW_COUNT(panel_names); i++) {
@@ -89,7 +93,7 @@ const char *nw_panel_name(nw_panel_type type, char buf[32])
 }
 
 /* A number without sign, space or leading zero that fits a uint16_t. */
-static bool parse_escapes(const char *digits, nw_panel_type *out)
+static bool parse_escapes(const char *digits, bool packed, nw_panel_type *out)
 {
     uint32_t n = 0;
 
@@ -102,7 +106,7 @@ static bool parse_escapes(const char *digits, nw_panel_type *out)
     if (*digits != '\0' || n > UINT16_MAX) {
         return false;
     }
-    *out = (nw_panel_type){.kind = NW_PANEL_BF16_12, .escapes = (uint16_t)n};
+    *out = (nw_panel_type){.kind = NW_PANEL_BF16_12, .escapes = (uint16_t)n, .packed = packed};
     return true;
 }
 
@@ -114,8 +118,11 @@ bool nw_panel_parse(const char *name, nw_panel_type *out)
             return true;
         }
     }
+    if (strncmp(name, PACKED_ESCAPES, sizeof PACKED_ESCAPES - 1) == 0) {
+        return parse_escapes(name + sizeof PACKED_ESCAPES - 1, true, out);
+    }
     return strncmp(name, ESCAPES, sizeof ESCAPES - 1) == 0 &&
-           parse_escapes(name + sizeof ESCAPES - 1, out);
+           parse_escapes(name + sizeof ESCAPES - 1, false, out);
 }
 
 unsigned nw_panel_code_bits(nw_panel_type type)

@@ -65,9 +65,13 @@ typedef struct {
     bool min;        /* int4, int8 with groups: a stored minimum for each row and group */
     bool two_level;  /* the -k layouts */
     uint16_t escapes; /* bf16-12 only: room for so many escapes in each panel */
+    bool packed;      /* bf16 and bf16-12 in a file: entropy-coded (bf16_stored.h), some 10.6 bits a
+                       * weight. Memory never holds it: sizes and decoders are those of the layout that
+                       * it is transcoded to at load */
 } nw_panel_type;
 
-/* "f32" "int4-g64" "int4-g32-zp" "int8-g32-min" "nvfp4" "bf16-12-e7" ...; returns buf. */
+/* "f32" "int4-g64" "int4-g32-zp" "int8-g32-min" "nvfp4" "bf16-12-e7" "bf16-packed-e7" ("bf16-packed-wide": bf16
+ * in memory) ...; returns buf. */
 const char *nw_panel_name(nw_panel_type type, char buf[32]);
 /* False for any other text; *out is then untouched. "bf16-12" has room for no escape: who packs a
  * tensor finds the room that it needs (formats/bf16_12.h). */

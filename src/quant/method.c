@@ -86,6 +86,9 @@ bool nw_method_knows(nw_method m, nw_panel_type type)
 
 bool nw_method_writes(nw_panel_type type)
 {
+    if (type.packed && type.kind != NW_PANEL_BF16_12) {
+        return false; /* what a packed tensor is in memory follows from its values */
+    }
     return nw_rtn_writes(type) || type.kind == NW_PANEL_BF16_12 || has_grid(type);
 }
 

@@ -59,6 +59,9 @@ static uint64_t choice_memory(const nw_recipe_choice *ch, unsigned n_threads, si
     need += n_threads * ((NW_PANEL_ROWS + 1) * n * sizeof(float) +
                          (ch->type.kind == NW_PANEL_BF16_12 ? NW_PANEL_ROWS * n * sizeof(uint16_t)
                                                             : nw_method_scratch_bytes(&job)));
+    if (ch->type.packed) { /* values, symbols, codes, and the panel that is decoded again */
+        need += n_threads * NW_PANEL_ROWS * n * 10;
+    }
     if (nw_method_needs_stats(ch->method)) {
         need += n * n * (nw_method_needs_factor(ch->method) ? 12 : 4);
     }

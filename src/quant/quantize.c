@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/signal.h"
+#include "formats/block_parts.h"
 #include "quant/lossless.h"
 #include "quant/preflight.h"
 #include "quant/quantize_parts.h"
@@ -59,14 +60,23 @@ static nw_status read_rows(const block_job *job, uint32_t row0, uint32_t n_rows,
     return st;
 }
 
-/* False with the error set. */
+/* *decodable: the panel as memory will hold it. False with the error set. */
 static bool pack_panel(block_job *job, size_t item, const float *rows, uint32_t row0,
-                       uint32_t n_rows, void *scratch, nw_error *err)
+                       uint32_t n_rows, void *scratch, const uint8_t **decodable, nw_error *err)
 {
     const nw_recipe_choice *ch = job->choice;
     uint8_t *panel = job->out + item * job->panel_bytes;
     uint32_t bad_row = 0;
 
+    if (ch->packed != NULL) {
+        if (!nw_lossless_pack_stored(ch->packed, job->panel0 + (uint32_t)item, rows, n_rows,
+                                     ch->tensor->n_cols, scratch, panel, decodable)) {
+            (void)nw_fail(err, NW_E_IO, "tensor '%s' changed while it was read", ch->tensor->name);
+            return false;
+        }
+        return true;
+    }
+    *decodable = panel;
     if (ch->type.kind == NW_PANEL_BF16_12) {
         if (!nw_lossless_pack_panel(ch->type, ch->exponents, rows, n_rows, ch->tensor->n_cols,
                                     scratch, panel)) {
@@ -94,12 +104,12 @@ static void quantize_panel(void *ctx, size_t item, unsigned worker)
     const uint32_t n_rows = left < NW_PANEL_ROWS ? left : NW_PANEL_ROWS;
     float *rows = job->rows + (size_t)worker * (NW_PANEL_ROWS + 1) * t->n_cols;
     float *decoded = rows + (size_t)NW_PANEL_ROWS * t->n_cols;
-    const uint8_t *panel = job->out + item * job->panel_bytes;
+    const uint8_t *panel = NULL;
     nw_error err = {0};
 
     if (read_rows(job, row0, n_rows, rows, &err) != NW_OK ||
         !pack_panel(job, item, rows, row0, n_rows, job->scratch + worker * job->scratch_bytes,
-                    &err)) {
+                    &panel, &err)) {
         job_fail(job, &err);
         return;
     }
@@ -109,6 +119,18 @@ static void quantize_panel(void *ctx, size_t item, unsigned worker)
         nw_tensor_error_measure(&job->errors[item], rows + (size_t)r * t->n_cols, decoded,
                                 t->n_cols);
     }
+}
+
+/* Of one panel. */
+static size_t scratch_bytes(const nw_recipe_choice *choice, const nw_method_job *method)
+{
+    const uint32_t n_cols = choice->tensor->n_cols;
+
+    if (choice->packed != NULL) {
+        return nw_packed_scratch_bytes(choice->packed, n_cols);
+    }
+    return choice->type.kind == NW_PANEL_BF16_12 ? (size_t)NW_PANEL_ROWS * n_cols * sizeof(uint16_t)
+                                                 : nw_method_scratch_bytes(method);
 }
 
 static nw_status job_open(const nw_quantize_driver *d, const nw_recipe_choice *choice,
@@ -128,11 +150,10 @@ static nw_status job_open(const nw_quantize_driver *d, const nw_recipe_choice *c
                                   .h = h,
                                   .n_cols = t->n_cols}};
     job->method.scales.absmax = choice->absmax;
-    job->scratch_bytes = choice->type.kind == NW_PANEL_BF16_12
-                             ? (size_t)NW_PANEL_ROWS * t->n_cols * sizeof(uint16_t)
-                             : nw_method_scratch_bytes(&job->method);
-    job->scratch_bytes = (job->scratch_bytes + 63) / 64 * 64;
-    if (!nw_panel_bytes(choice->type, t->n_cols, &job->panel_bytes)) {
+    job->scratch_bytes = (scratch_bytes(choice, &job->method) + 63) / 64 * 64;
+    if (choice->packed != NULL) {
+        job->panel_bytes = choice->packed->bound;
+    } else if (!nw_panel_bytes(choice->type, t->n_cols, &job->panel_bytes)) {
         return nw_fail(err, NW_E_RANGE, "tensor '%s': %u columns are too many", t->name,
                        (unsigned)t->n_cols);
     }
@@ -178,7 +199,39 @@ static nw_status run_block(nw_quantize_driver *d, block_job *job, uint32_t n, nw
         output->power += job->output[i].power;
     }
     d->n_done += (uint64_t)n * NW_PANEL_ROWS * t->n_cols;
-    return nw_artifact_writer_add(d->writer, job->out, n * job->panel_bytes, err);
+    if (job->choice->packed == NULL) {
+        return nw_artifact_writer_add(d->writer, job->out, n * job->panel_bytes, err);
+    }
+    nw_status st = NW_OK;
+    for (uint32_t i = 0; st == NW_OK && i < n; i++) {
+        st = nw_artifact_writer_add(d->writer, job->out + i * job->panel_bytes,
+                                    job->choice->packed->sizes[job->panel0 + i], err);
+    }
+    return st;
+}
+
+/* What stands before the panels of a packed tensor, and the zeros behind them. */
+static nw_status write_packed_frame(nw_quantize_driver *d, const nw_recipe_choice *ch, bool end,
+                                    nw_error *err)
+{
+    static const uint8_t zeros[64];
+    const nw_packed_plan *p = ch->packed;
+    const uint32_t n_panels = nw_panel_count(ch->tensor->n_rows);
+    uint64_t sum = sizeof p->head + (uint64_t)n_panels * sizeof *p->sizes;
+
+    if (end) {
+        for (uint32_t i = 0; i < n_panels; i++) {
+            sum += p->sizes[i];
+        }
+        return nw_artifact_writer_add(d->writer, zeros, (size_t)(p->n_bytes - sum), err);
+    }
+    nw_status st = nw_artifact_writer_add(d->writer, &p->head, sizeof p->head, err);
+    for (uint32_t i = 0; st == NW_OK && i < n_panels; i++) {
+        uint8_t le[4];
+        nw_put32(le, p->sizes[i]);
+        st = nw_artifact_writer_add(d->writer, le, sizeof le, err);
+    }
+    return st;
 }
 
 /* What the method met: a line of the manifest for each matrix it made; *note is that line, borrowed,
@@ -236,7 +289,9 @@ static nw_status write_matrix(nw_quantize_driver *d, const nw_recipe_choice *cho
         nw_input_cache_get(&d->inputs, choice, nw_checkpoint_config(d->ckpt)->tied, &h, err);
 
     st = st == NW_OK ? job_open(d, choice, h, &job, &block, err) : st;
-
+    if (st == NW_OK && choice->packed != NULL) {
+        st = write_packed_frame(d, choice, false, err);
+    }
     for (uint32_t p = 0; st == NW_OK && p < n_panels; p += block) {
         job.panel0 = p;
         st = run_block(d, &job, n_panels - p < block ? n_panels - p : block, &sum, &output, err);
@@ -248,6 +303,9 @@ static nw_status write_matrix(nw_quantize_driver *d, const nw_recipe_choice *cho
         }
     }
     job_close(&job);
+    if (st == NW_OK && choice->packed != NULL) {
+        st = write_packed_frame(d, choice, true, err);
+    }
     st = st == NW_OK ? report_matrix(d, choice, h, &output, &note, err) : st;
     return st == NW_OK ? nw_artifact_writer_end_tensor(d->writer, &sum, note, err) : st;
 }
@@ -352,6 +410,9 @@ nw_status nw_quantize(const nw_quantize_options *o, nw_manifest *summary, nw_err
     nw_transform_free(d.transform);
     json_decref(d.channel_scales);
     nw_input_plan_release(&d.plan);
+    for (size_t i = 0; d.choices != NULL && i < d.n; i++) {
+        nw_packed_plan_free(d.choices[i].packed);
+    }
     free(d.choices);
     return st;
 }

@@ -174,14 +174,16 @@ static bool fill_tensors(const nw_quantize_driver *d, nw_manifest *m)
     m->n_tensors = d->n;
     for (size_t i = 0; i < d->n; i++) {
         const nw_recipe_choice *ch = &d->choices[i];
-        m->tensors[i] = (nw_manifest_tensor){.name = strdup(ch->tensor->name),
-                                             .role = ch->tensor->role,
-                                             .layer = ch->tensor->layer,
-                                             .targeted = ch->targeted,
-                                             .is_vector = ch->is_vector,
-                                             .type = ch->type,
-                                             .n_rows = ch->tensor->n_rows,
-                                             .n_cols = ch->tensor->n_cols};
+        m->tensors[i] =
+            (nw_manifest_tensor){.name = strdup(ch->tensor->name),
+                                 .role = ch->tensor->role,
+                                 .layer = ch->tensor->layer,
+                                 .targeted = ch->targeted,
+                                 .is_vector = ch->is_vector,
+                                 .type = ch->type,
+                                 .n_bytes = ch->packed != NULL ? ch->packed->n_bytes : 0,
+                                 .n_rows = ch->tensor->n_rows,
+                                 .n_cols = ch->tensor->n_cols};
         if (m->tensors[i].name == NULL) {
             return false;
         }
@@ -304,6 +306,20 @@ static nw_status write_inputs(nw_quantize_driver *d, nw_error *err)
     return st;
 }
 
+/* A packed tensor is bit-exact on the disk either way: only what it is in memory differs. */
+static nw_status plan_lossless(nw_quantize_driver *d, nw_recipe_choice *ch, nw_error *err)
+{
+    const bool packed = ch->type.packed;
+    nw_status st = nw_lossless_plan(d->ckpt, ch->tensor, d->pool, ch->exponents, &ch->type, err);
+
+    ch->widened = !packed && ch->type.kind == NW_PANEL_BF16;
+    if (st == NW_OK && packed) {
+        st = nw_lossless_plan_packed(d->ckpt, ch->tensor, d->pool, ch->type, &ch->packed, err);
+        ch->type.packed = true;
+    }
+    return st;
+}
+
 /* The layouts that depend on all values of a tensor. */
 static nw_status plan_tensors(nw_quantize_driver *d, nw_error *err)
 {
@@ -313,8 +329,7 @@ static nw_status plan_tensors(nw_quantize_driver *d, nw_error *err)
     for (size_t i = 0; st == NW_OK && i < d->n; i++) {
         nw_recipe_choice *ch = &d->choices[i];
         if (ch->type.kind == NW_PANEL_BF16_12) {
-            st = nw_lossless_plan(d->ckpt, ch->tensor, d->pool, ch->exponents, &ch->type, err);
-            ch->widened = ch->type.kind == NW_PANEL_BF16;
+            st = plan_lossless(d, ch, err);
         }
         if (st == NW_OK && ch->widened && d->options->no_fallback) {
             st = nw_fail(err, NW_E_RANGE,

@@ -51,6 +51,10 @@ static const struct builtin {
      {.kind = NW_PANEL_BF16_12},
      NW_ACT_RULE_A16,
      "BF16 weights bit for bit in 12 bits: an exponent code of 4"},
+    {"bf16-packed",
+     {.kind = NW_PANEL_BF16_12, .packed = true},
+     NW_ACT_RULE_A16,
+     "BF16 weights bit for bit, some 10.6 bits on the disk; bf16-12 in memory"},
     {"int8-w8a8",
      {.kind = NW_PANEL_INT8},
      NW_ACT_RULE_A8,
@@ -153,7 +157,7 @@ static nw_status open_builtin(const struct builtin *b, nw_recipe *r, nw_error *e
 
 static nw_status unknown_recipe(const char *spec, nw_error *err)
 {
-    char list[384] = "";
+    char list[512] = "";
     size_t n = 0;
 
     for (size_t i = 0; i < NW_COUNT(builtins) && n < sizeof list; i++) {

@@ -51,6 +51,10 @@ static struct size_row {
     {"bf16-12-e7", 8, 8, 64 + 192 + 64, 12},
     {"bf16-12-e8", 5, 8, 64 + 192 + 128, 12},
     {"bf16-12-e65535", 4, 4, 64 + 96 + 65536 * 8 + 32, 12},
+    /* as what they are transcoded to */
+    {"bf16-packed", 8, 8, 64 + 192 + 64, 12},
+    {"bf16-packed-e8", 5, 8, 64 + 192 + 128, 12},
+    {"bf16-packed-wide", 3, 4, 128, 16},
 };
 
 static void sizes(void **state)
@@ -73,25 +77,13 @@ static void sizes(void **state)
 
 static struct name_row {
     const char *name;
-} bad_names[] = {{"int4"},
-                 {"int4-g48"},
-                 {"int4-g32-zpx"},
-                 {"INT8"},
-                 {"bf16 "},
-                 {""},
-                 {"int4-g16"},
-                 {"int8-g32-zp"},
-                 {"int8-min"},
-                 {"nvfp4-g16"},
-                 {"bf16-12-e"},
-                 {"bf16-12-e0"},
-                 {"bf16-12-e07"},
-                 {"bf16-12-e+7"},
-                 {"bf16-12-e65536"},
-                 {"bf16-12-e7 "},
-                 {"bf16-12-e-1"},
-                 {"bf16-12-e7x"},
-                 {"bf16-12-e99999999999999999999"}};
+} bad_names[] = {{"int4"},           {"int4-g48"},     {"int4-g32-zpx"},
+                 {"INT8"},           {"bf16 "},        {""},
+                 {"int4-g16"},       {"int8-g32-zp"},  {"int8-min"},
+                 {"nvfp4-g16"},      {"bf16-12-e"},    {"bf16-12-e0"},
+                 {"bf16-12-e07"},    {"bf16-12-e+7"},  {"bf16-12-e65536"},
+                 {"bf16-12-e7 "},    {"bf16-12-e-1"},  {"bf16-12-e7x"},
+                 {"bf16-packed-e0"}, {"bf16-packed-"}, {"bf16-12-e99999999999999999999"}};
 
 static void refused(void **state)
 {

@@ -135,7 +135,7 @@ static void assert_same_result(const char *a, const char *b)
 
 static void a_killed_run_is_gone_on_with_to_the_same_bytes(void **state)
 {
-    static const char *const recipes[] = {"bf16", "int8-w8a8", "bf16-12"};
+    static const char *const recipes[] = {"bf16", "int8-w8a8", "bf16-12", "bf16-packed"};
     char names[2][16];
     nw_error err = {0};
 
