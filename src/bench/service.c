@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/signal.h"
+#include "bench/listener.h"
 
 #define START_LIMIT_S 600.0 /* packing a large checkpoint at load takes its time */
 #define STOP_LIMIT_S  20.0
@@ -157,6 +158,7 @@ static nw_status open_target(const nw_service_options *o, const char *spec, nw_s
         s->pid = getpid();
     } else if (s->pid == 0 && is_loopback(spec)) {
         s->pid = (pid_t)json_integer_value(json_object_get(s->facts, "pid"));
+        s->pid = s->pid != 0 ? s->pid : nw_listener_pid(nw_url_port(spec));
     }
     return NW_OK;
 }

@@ -73,7 +73,7 @@ nw_status nw_bench_open_service(nw_bench *b, nw_error *err)
                                        .act = nw_args_str(a, "act"),
                                        .n_ctx = (uint32_t)nw_args_int(a, "context"),
                                        .max_seqs = (uint32_t)nw_args_int(a, "max-seqs"),
-                                       .api_key = nw_args_str(a, "api-key"),
+                                       .api_key = nw_args_server_key(a),
                                        .model = nw_args_str(a, "model"),
                                        .tokenizer = nw_args_str(a, "tokenizer")}};
 

@@ -193,7 +193,7 @@ static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
         .tier = nw_args_str(args, "tier"),
         .kv = nw_args_str(args, "kv"),
         .act = nw_args_str(args, "act"),
-        .api_key = nw_args_str(args, "api-key"),
+        .api_key = nw_args_server_key(args),
         .model = nw_args_str(args, "model"),
         .tokenizer = nw_args_str(args, "tokenizer"),
         .max_retries = (unsigned)nw_args_int(args, "retries"),

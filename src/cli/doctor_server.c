@@ -41,7 +41,7 @@ static void print_text(const json_t *o)
 nw_status nw_doctor_server(const nw_args *args, nw_error *err)
 {
     const nw_target_options o = {.tokenizer = nw_args_str(args, "tokenizer"),
-                                 .api_key = nw_args_str(args, "api-key"),
+                                 .api_key = nw_args_server_key(args),
                                  .model = nw_args_str(args, "model"),
                                  .max_retries = 2};
     nw_target *t = NULL;

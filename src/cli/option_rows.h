@@ -67,10 +67,10 @@
         .name = "role", .type = NW_OPT_CHOICE, .fallback = "candidate",             \
         .choices = "candidate|baseline", .help = "role of the target in the record" \
     }
-#define NW_OPTION_API_KEY                                        \
-    {                                                            \
-        .name = "api-key", .type = NW_OPT_STRING, .unit = "KEY", \
-        .help = "bearer token for a server"                      \
+#define NW_OPTION_API_KEY                                                      \
+    {                                                                          \
+        .name = "api-key", .type = NW_OPT_STRING, .unit = "KEY",               \
+        .help = "bearer token for a server; by default that of NARROW_API_KEY" \
     }
 #define NW_OPTION_SERVER_MODEL                                           \
     {                                                                    \

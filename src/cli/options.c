@@ -412,3 +412,11 @@ const char *nw_args_nth(const nw_args *a, const char *name, size_t i)
     assert(found != NULL);
     return found->text;
 }
+
+const char *nw_args_server_key(const nw_args *a)
+{
+    const char *key = nw_args_str(a, "api-key");
+    const char *env = getenv("NARROW_API_KEY");
+
+    return key != NULL ? key : env != NULL && env[0] != '\0' ? env : NULL;
+}

@@ -54,8 +54,11 @@ bool nw_args_flag(const nw_args *a, const char *name);
 bool nw_args_given(const nw_args *a, const char *name); /* on the command line, not by default */
 const char *nw_args_str(const nw_args *a, const char *name); /* STRING, CHOICE; NULL: absent */
 int64_t nw_args_int(const nw_args *a, const char *name);     /* 0 when absent with no default */
-double nw_args_double(const nw_args *a, const char *name);   /* 0 when absent with no default */
-size_t nw_args_count(const nw_args *a, const char *name);    /* REPEAT */
+/* The key for a server: --api-key, else NARROW_API_KEY of the environment (which studies hand on to their
+ * stages, and which no file has to hold); NULL: none. */
+const char *nw_args_server_key(const nw_args *a);
+double nw_args_double(const nw_args *a, const char *name); /* 0 when absent with no default */
+size_t nw_args_count(const nw_args *a, const char *name);  /* REPEAT */
 const char *nw_args_nth(const nw_args *a, const char *name, size_t i); /* REPEAT, i < count */
 
 /* The options that a command has beside its own: [*n]. */

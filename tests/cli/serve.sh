@@ -34,7 +34,7 @@ narrow eval "$url" --layer generate --generate g.jsonl --api-key wrong --quiet 2
 narrow eval "$url,$url" --layer choice --items 6 --api-key secret --tokenizer model --retries 1 --max-rate 500 \
     --parallel 3 --quiet >remote && cat remote
 narrow eval model --layer choice --items 6 --tier ref --kv int8 --act a16 --quiet | cmp - remote
-narrow doctor "$url" --api-key secret --model tiny --tokenizer model | sed "s|$url|URL|g"
+NARROW_API_KEY=secret narrow doctor "$url" --model tiny --tokenizer model | sed "s|$url|URL|g"
 keys() {
     python3 -c 'import json, sys
 d = json.load(sys.stdin)
