@@ -159,6 +159,23 @@ static void print_substituted(const nw_manifest *m)
     }
 }
 
+/* What was done to weights and inputs beside rounding; nothing where nothing was. */
+static void print_transforms(const nw_manifest *m)
+{
+    const json_t *list = json_object_get(m->recipe, "transform");
+    const json_t *wide = json_object_get(m->recipe, "n_wide_columns");
+
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        (void)printf("%s%s%s", i == 0 ? "transform   " : ", ",
+                     json_string_value(json_array_get(list, i)),
+                     i + 1 == json_array_size(list) ? "\n" : "");
+    }
+    if (wide != NULL) {
+        (void)printf("wide        %" JSON_INTEGER_FORMAT " input columns in BF16 beside INT8\n",
+                     json_integer_value(wide));
+    }
+}
+
 static void print_text(const nw_manifest *m, const char *out)
 {
     layout_row rows[MAX_LAYOUTS];
@@ -167,6 +184,7 @@ static void print_text(const nw_manifest *m, const char *out)
     (void)printf("artifact    %s\n", out);
     (void)printf("recipe      %s, activations %s\n", m->recipe_name,
                  m->act == NW_ACT_RULE_A16 ? "BF16 or F32" : nw_act_rule_name(m->act));
+    print_transforms(m);
     if (m->scale_rule[0] != '\0') {
         (void)printf("scales      %s\n", m->scale_rule);
     }
