@@ -33,6 +33,7 @@ mx=$(made ct-mxfp4 compressed-tensors mxfp4 a16) || exit 1
 awq=$(made awq awq int4-g64-zp a16) || exit 1
 gptq=$(made gptq gptq int4-g64 a16) || exit 1
 bin=$build
+"$NARROW_VLLM" "$here/check_theirs.py" "$narrow" "$bin/write_f32" "$inputs/scratch" || exit 1
 "$NARROW_VLLM" "$here/check_quantized.py" "$bin/write_logits" "$bin/write_layers" "$bin/write_f32" "$inputs/scratch" \
     --logits "$w4" --logits "$w4z" --logits "$w8" --logits "$fp8" --weights "$nv" --weights "$mx" || exit 1
 "$NARROW_VLLM" "$here/check_vllm.py" "$bin/write_logits" "$inputs/scratch" "$base" "bfloat16:$w4" "bfloat16:$w4z" \

@@ -1,0 +1,135 @@
+"""Quantized folders that compressed-tensors itself makes, of a tiny random Llama, read by narrow: every weight
+equals the one that transformers decompresses from the same file, in float32.
+
+Its presets, and groups and widths that narrow does not write. Control: the folder of another seed must
+differ. usage: check_theirs.py NARROW WRITE_F32 SCRATCH
+SPDX-License-Identifier: Apache-2.0"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+os.environ["TQDM_DISABLE"] = "1"
+
+import torch
+from compressed_tensors.compressors import ModelCompressor
+from compressed_tensors.quantization import (QuantizationArgs, QuantizationConfig, QuantizationScheme, QuantizationStatus,
+                                             apply_quantization_config, preset_name_to_scheme)
+from compressed_tensors.quantization.utils import calculate_qparams
+from safetensors.numpy import load_file
+from transformers import LlamaConfig, LlamaForCausalLM
+from transformers.utils import logging
+
+
+def group(bits, size, symmetric=True):
+    return QuantizationScheme(targets=["Linear"], weights=QuantizationArgs(num_bits=bits, type="int", strategy="group",
+                                                                         group_size=size, symmetric=symmetric))
+
+
+def channel(bits, symmetric=True):
+    return QuantizationScheme(targets=["Linear"], weights=QuantizationArgs(num_bits=bits, type="int", strategy="channel",
+                                                                         symmetric=symmetric))
+
+
+SCHEMES = {
+    "W8A8": ("ct-int8", lambda: preset_name_to_scheme("W8A8", ["Linear"])),
+    "FP8_DYNAMIC": ("ct-fp8", lambda: preset_name_to_scheme("FP8_DYNAMIC", ["Linear"])),
+    "int4, groups of 64": ("ct-int4-g64", lambda: group(4, 64)),
+    "int4, groups of 128, asymmetric": ("ct-int4-g128-zp", lambda: group(4, 128, False)),
+    "int4, groups of 16": ("ct-int4-g16", lambda: group(4, 16)),
+    "int4, a scale a row, asymmetric": ("ct-int4-zp", lambda: channel(4, False)),
+    "int8, groups of 32, asymmetric": ("ct-int8-g32-zp", lambda: group(8, 32, False)),
+    "int2, groups of 32": ("ct-int2-g32", lambda: group(2, 32)),
+}
+
+
+def tiny(seed):
+    torch.manual_seed(seed)
+    config = LlamaConfig(hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=4,
+                         num_key_value_heads=2, vocab_size=256, max_position_embeddings=128, tie_word_embeddings=False)
+    return LlamaForCausalLM(config).to(torch.bfloat16).eval()
+
+
+def blocks(weight, args):
+    """Values that share a scale, last."""
+    if args.strategy == "group":
+        return weight.unflatten(-1, (-1, args.group_size))
+    return weight
+
+
+def quantize(model, scheme):
+    """Scales of the smallest and largest values."""
+    apply_quantization_config(model, QuantizationConfig(config_groups={"group_0": scheme}, ignore=["lm_head"]))
+    for _, m in model.named_modules():
+        if getattr(m, "quantization_scheme", None) is None or m.quantization_scheme.weights is None:
+            continue
+        args = m.quantization_scheme.weights
+        b = blocks(m.weight.detach().float(), args)
+        keep = args.strategy == "channel"
+        scale, zero = calculate_qparams(b.amin(-1, keepdim=keep), b.amax(-1, keepdim=keep), args)
+        m.weight_scale.data = scale.to(torch.bfloat16).reshape(m.weight_scale.shape)
+        if getattr(m, "weight_zero_point", None) is not None:
+            m.weight_zero_point.data = zero.to(m.weight_zero_point.dtype).reshape(m.weight_zero_point.shape)
+        m.quantization_status = QuantizationStatus.FROZEN
+
+
+def save(model, folder):
+    shutil.rmtree(folder, ignore_errors=True)
+    compressor = ModelCompressor.from_pretrained_model(model)
+    compressor.compress_model(model)
+    model.save_pretrained(folder)
+    compressor.update_config(folder)
+
+
+def decompressed(folder):
+    """The weights as transformers has them once a token has passed."""
+    model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    with torch.no_grad():
+        model(torch.tensor([[1]]))
+    return {n: p.detach() for n, p in model.named_parameters() if n.endswith("_proj.weight")}
+
+
+def read(write_f32, folder, scratch):
+    path = scratch + "/values.safetensors"
+    subprocess.run([write_f32, folder, path], check=True)
+    return load_file(path)
+
+
+def n_wrong(want, got):
+    return sum(int((torch.from_numpy(got[n].copy()) != w).sum()) for n, w in want.items())
+
+
+def formats(narrow, folder):
+    out = subprocess.run([narrow, "inspect", folder, "--json", "-q"], check=True, stdout=subprocess.PIPE).stdout
+    return {f["format"] for f in json.loads(out)["formats"]}
+
+
+def check(args, name, seed):
+    form, scheme = SCHEMES[name]
+    narrow, write_f32, scratch = args
+    folder = scratch + "/theirs"
+    model = tiny(seed)
+    quantize(model, scheme())
+    save(model, folder)
+    want, ours = decompressed(folder), read(write_f32, folder, scratch)
+    bad, total = n_wrong(want, ours), sum(w.numel() for w in want.values())
+    model = tiny(seed + 1)
+    quantize(model, scheme())
+    save(model, folder)
+    other = n_wrong(decompressed(folder), ours)
+    failed = bad > 0 or total == 0 or other < total // 2 or form not in formats(narrow, folder)
+    print(f"{name}: {bad} of {total} weights differ, {form}; of another seed {other}{'  FAILED' if failed else ''}",
+          flush=True)
+    return failed
+
+
+def main():
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    os.makedirs(sys.argv[3], exist_ok=True)
+    return 1 if sum(check(sys.argv[1:4], name, 7) for name in SCHEMES) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
