@@ -160,9 +160,13 @@ static void print_role(const nw_inspection *m, nw_role role)
     for (size_t i = 0; i < m->n_tensors; i++) {
         const nw_inspect_tensor *t = &m->tensors[i];
         if (t->role == role && begins_line(m, i)) {
+            const int width = (int)strlen(t->format);
             (void)layers(m, i, ranges);
             (void)printf("%-48s %15s  %s%*s%s\n", short_name(t, name), shape(t, dims), t->format,
-                         ranges[0] != '\0' ? 13 - (int)strlen(t->format) : 0, "", ranges);
+                         ranges[0] == '\0' ? 0
+                         : width < 12      ? 13 - width
+                                           : 1,
+                         "", ranges);
         }
     }
 }
