@@ -383,10 +383,7 @@ static json_t *config_json(const plan *p)
     }
     json_decref(linear);
     return json_pack("{s:s, s:s, s:s, s:n, s:n, s:O, s:o}", "quant_method", "compressed-tensors",
-                     "format",
-                     p->n_schemes == 0 ? "dense"
-                     : mixed           ? "mixed-precision"
-                                       : p->schemes[0].format,
+                     "format", mixed ? "mixed-precision" : p->schemes[0].format,
                      "quantization_status", "compressed", "global_compression_ratio",
                      "kv_cache_scheme", "ignore", p->ignored, "config_groups", groups);
 }
@@ -409,6 +406,10 @@ static nw_status make_plan(plan *p, nw_error *err)
     }
     for (size_t i = 0; st == NW_OK && i < nw_export_n_tensors(s); i++) {
         st = take_tensor(p, nw_export_at(s, i), err);
+    }
+    if (st == NW_OK && p->n_schemes == 0) {
+        st = nw_fail(err, NW_E_UNSUPPORTED, "%s: no matrix has codes that compressed-tensors holds",
+                     nw_export_path(s));
     }
     return st;
 }

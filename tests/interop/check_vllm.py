@@ -6,9 +6,10 @@ For each folder the largest and the mean difference, in nats, over the tokens th
   the BF16 baseline in float32   the largest below 1e-3
   4-bit weights in bfloat16      the mean at most 1.5 times that of the baseline in bfloat16, which says what
                                  vLLM's arithmetic in bfloat16 costs by itself
-  W8A8, FP8 in float32           the first token, which few roundings have moved, below 0.01, and the mean below
-                                 0.2: a difference in the last bit turns one rounding somewhere, and the layers
-                                 behind it carry that on, between any two programs
+  W8A8, FP8 in float32           the first token, which few roundings have moved, below 0.01: a difference in the last
+                                 bit of a sum turns one rounding somewhere, and the layers behind it carry that
+                                 on, between any two programs. The mean at most 1.5 times what rounding activations
+                                 costs in narrow itself, with against without (two independent errors: √2)
 Controls: a twin of each quantized folder with its codes in another order must be out of its bound.
 
 usage: check_vllm.py WRITE_LOGITS SCRATCH BASELINE DTYPE:DIR...      (DTYPE bfloat16, float16 or float32)
@@ -23,7 +24,7 @@ import numpy as np
 from mispack import TEXT, activations, twin
 
 N_TOKENS, N_BEST = 64, 20
-MAX_EXACT, MAX_SHARE, MAX_FIRST, MAX_MEAN = 1e-3, 1.5, 0.01, 0.2
+MAX_EXACT, MAX_SHARE, MAX_FIRST = 1e-3, 1.5, 0.01
 
 
 def serve(folder, dtype, out):
@@ -53,8 +54,8 @@ def their_rows(folder, dtype, scratch):
     return d["ids"], d["rows"]
 
 
-def our_logprobs(program, folder, ids):
-    out = subprocess.run([program, folder, "ref", *map(str, ids)], check=True, stdout=subprocess.PIPE,
+def our_logprobs(program, folder, ids, tier="ref"):
+    out = subprocess.run([program, folder, tier, *map(str, ids)], check=True, stdout=subprocess.PIPE,
                          stderr=subprocess.DEVNULL)
     z = np.frombuffer(out.stdout, np.float32).reshape(len(ids), -1).astype(np.float64)
     z = z - z.max(1, keepdims=True)
@@ -67,9 +68,8 @@ def distances(ours, rows):
 
 
 def within(d, rounded, noise):
-    if rounded:
-        return d[0].max() < MAX_FIRST and np.concatenate(d).mean() < MAX_MEAN
-    return np.concatenate(d).mean() <= MAX_SHARE * noise
+    near = np.concatenate(d).mean() <= MAX_SHARE * noise
+    return near and (not rounded or d[0].max() < MAX_FIRST)
 
 
 def measure(program, folder, dtype, scratch):
@@ -79,16 +79,19 @@ def measure(program, folder, dtype, scratch):
     all_of = np.concatenate(d)
     print(f"{folder} in {dtype}: largest difference {all_of.max():.3g}, mean {all_of.mean():.3g}, first token "
           f"{d[0].max():.2g}", flush=True)
-    return ours, d
+    return ids, rows, ours, d
 
 
 def check(program, folder, dtype, scratch, noise):
-    ours, d = measure(program, folder, dtype, scratch)
+    ids, rows, ours, d = measure(program, folder, dtype, scratch)
     rounded = activations(folder) is not None
+    if rounded:
+        wide = our_logprobs(program, folder, ids, "ref/a16")
+        noise = np.concatenate([[abs(ours[i, int(t)] - wide[i, int(t)]) for t in row] for i, row in enumerate(rows)]).mean()
     _, rows = their_rows(twin(folder, scratch), dtype, scratch)
     e = distances(ours, rows)
     bad = not within(d, rounded, noise) or within(e, rounded, noise)
-    print(f"    mis-packed twin {np.concatenate(e).mean():.3g} in the mean{'  FAILED' if bad else ''}", flush=True)
+    print(f"    bound {MAX_SHARE * noise:.3g} in the mean; mis-packed twin {np.concatenate(e).mean():.3g}{'  FAILED' if bad else ''}", flush=True)
     return bad
 
 
@@ -98,8 +101,8 @@ def main():
         return 0
     program, scratch, baseline = sys.argv[1:4]
     os.makedirs(scratch, exist_ok=True)
-    _, exact = measure(program, baseline, "float32", scratch)
-    _, d = measure(program, baseline, "bfloat16", scratch)
+    *_, exact = measure(program, baseline, "float32", scratch)
+    *_, d = measure(program, baseline, "bfloat16", scratch)
     bad = int(np.concatenate(exact).max() >= MAX_EXACT)
     noise = np.concatenate(d).mean()
     for a in sys.argv[4:]:

@@ -233,6 +233,8 @@ static struct refusal {
      "  - {match: '.*self_attn.*', weights: int8-g32}\n" LINEARS "int4-g32}",
      "one width and group"},
     {"awq_floats", "awq", "scale: search", LINEARS "nvfp4}", "AWQ has INT4"},
+    {"compressed_tensors_of_wide", "compressed-tensors", "scale: search", LINEARS "bf16}",
+     "no matrix has codes"},
     {"awq_of_wide", "awq", "scale: search", LINEARS "bf16}", "no matrix has codes"},
     {"embedding", "compressed-tensors", BF16_SCALES,
      LINEARS "int4-g32}\n  - {match: '.*embed_tokens', weights: int8}", "keep embeddings wide"},
