@@ -32,6 +32,15 @@ NW_INLINE __m512i nw_spread(const uint8_t *p)
     return _mm512_set1_epi32(x);
 }
 
+/* The 64 bytes at p, high nibbles down. Read from memory again rather than kept from the low nibbles:
+ * registers are what the tiles are short of. */
+NW_INLINE __m512i nw_load_shifted(const uint8_t *p)
+{
+    __m512i x;
+    __asm__("vpsrlw $4, %1, %0" : "=v"(x) : "m"(*(const __m512i_u *)(const void *)p));
+    return x;
+}
+
 /* Asks for `lines` lines from `next` on; returns what follows them. */
 NW_INLINE const uint8_t *nw_prefetch(const uint8_t *next, uint32_t lines)
 {

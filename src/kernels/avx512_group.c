@@ -33,15 +33,6 @@ typedef struct {
     uint32_t ahead;
 } place;
 
-/* The 64 bytes at p, high nibbles down. Read from memory again rather than kept from the low nibbles:
- * registers are what the tiles are short of. */
-NW_INLINE __m512i load_shifted(const uint8_t *p)
-{
-    __m512i x;
-    __asm__("vpsrlw $4, %1, %0" : "=v"(x) : "m"(*(const __m512i_u *)(const void *)p));
-    return x;
-}
-
 NW_INLINE __m512i low_nibbles(__m512i x)
 {
     return _mm512_and_si512(x, _mm512_set1_epi32(0x0F0F0F0F));
@@ -112,7 +103,7 @@ NW_INLINE void add_nibbles(place *p, __m512i *low, __m512i *high, const form f)
         }
         add_step(p, low, x, j * 4, f);
         NW_EACH(v, f.nv) {
-            x[v] = low_nibbles(load_shifted(p->w[v] + j * 64));
+            x[v] = low_nibbles(nw_load_shifted(p->w[v] + j * 64));
         }
         add_step(p, high, x, high_at + j * 4, f);
     }

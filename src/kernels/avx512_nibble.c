@@ -1,6 +1,7 @@
 /* linear of tiles of tokens for INT4 with a scale alone, NVFP4 and MXFP4, x INT8 or INT16 activations:
- * 4 panels x 3 tokens, or 2 x 4 where an activation is two bytes, so that the sums of a group (12 or
- * 16) and the results stay in registers. What multiplies and how sums are scaled: avx512_nibble.h.
+ * 4 panels x 3 tokens (of MXFP4, whose look-ups cost more than loads, 2 x 6), or 2 x 4 where an activation
+ * is two bytes, so that the sums of a group (12 or 16) and the results stay in registers. What
+ * multiplies and how sums are scaled: avx512_nibble.h.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/avx512_nibble.h"
 
@@ -48,18 +49,17 @@ NW_INLINE void add_codes(const nw_tile *t, place *p, sums *c, const bool low, co
     for (size_t j0 = 0; j0 < f.steps; j0 += 4) {
         NW_EACH(i, 4) {
             const size_t j = j0 + i;
+            const uint8_t *at = codes + j * 64;
             __m512i x[4];
-            __m512i x0[4];
-            NW_EACH(v, f.nv) {
-                x[v] = _mm512_loadu_si512(codes + v * t->w_stride + j * 64);
-                x0[v] = nw_nib_low(f, x[v]);
-            }
             if (low) {
-                add_step(p, c, x0, j * 4, f);
+                NW_EACH(v, f.nv) {
+                    x[v] = nw_nib_low(f, _mm512_loadu_si512(at + v * t->w_stride));
+                }
+                add_step(p, c, x, j * 4, f);
             }
             if (high) {
                 NW_EACH(v, f.nv) {
-                    x[v] = nw_nib_high(f, x[v]);
+                    x[v] = nw_nib_low(f, nw_load_shifted(at + v * t->w_stride));
                 }
                 add_step(p, c, x, (f.steps + j) * 4, f);
             }
@@ -100,8 +100,7 @@ NW_INLINE void add_group(const nw_tile *t, place *p, int32_t (*starts)[NW_NIB_ST
                          uint32_t at, __m512 *y, const nw_nibble_form f)
 {
     const uint32_t col = i * nw_nib_cols(f);
-    __m512 s[4][2];
-    __m512 of_half[4];
+    __m512 s[4];
     sums c;
 
     NW_EACH(h, nw_nib_halves(f)) {
@@ -109,10 +108,9 @@ NW_INLINE void add_group(const nw_tile *t, place *p, int32_t (*starts)[NW_NIB_ST
         begin(&c, starts, at * nw_nib_halves(f) + h, f);
         add_codes(t, p, &c, both || h == 0, both || h == 1, f);
         NW_EACH(v, f.nv) {
-            nw_nib_scales(f, p->w + v * t->w_stride, s[v]);
-            of_half[v] = s[v][h];
+            s[v] = nw_nib_scale(f, p->w + v * t->w_stride, h);
         }
-        scale_sums(t, &c, of_half, col, y, f);
+        scale_sums(t, &c, s, col, y, f);
     }
     p->w += nw_nib_group_bytes(f);
     NW_EACH(m, f.mr) {
@@ -160,17 +158,19 @@ NW_INLINE void tile(const nw_tile *t, const nw_nibble_form f)
     NW_EACH(i, f.nv * f.mr) {
         y[i] = part[i] = _mm512_setzero_ps();
     }
-    for (uint32_t i = 0; i < n_groups; i++) {
-        if (i % most == 0) {
-            NW_EACH(m, f.mr) {
-                nw_nib_starts(t->a + m * t->a_stride + row.sums +
-                                  (size_t)i * nw_nib_halves(f) * sizeof(int32_t),
-                              f, starts[m]);
-            }
+    for (uint32_t i0 = 0; i0 < n_groups; i0 += most) {
+        const uint32_t n = n_groups - i0 < most ? n_groups - i0 : most;
+        NW_EACH(m, f.mr) {
+            nw_nib_starts(t->a + m * t->a_stride + row.sums +
+                              (size_t)i0 * nw_nib_halves(f) * sizeof(int32_t),
+                          f, starts[m]);
         }
-        add_group(t, &p, starts, i, i % most, nw_nib_folds(f) ? part : y, f);
-        if (nw_nib_folds(f) && ((i + 1) % folds == 0 || i + 1 == n_groups)) {
-            fold(t, part, y, i * nw_nib_cols(f), f);
+        for (uint32_t at = 0; at < n; at++) {
+            const uint32_t i = i0 + at;
+            add_group(t, &p, starts, i, at, nw_nib_folds(f) ? part : y, f);
+            if (nw_nib_folds(f) && ((i + 1) % folds == 0 || i + 1 == n_groups)) {
+                fold(t, part, y, i * nw_nib_cols(f), f);
+            }
         }
     }
     NW_EACH(m, f.mr) {
@@ -182,6 +182,7 @@ NW_INLINE void tile(const nw_tile *t, const nw_nibble_form f)
 
 /* ---- tiles ---- */
 
+/* Tiles of 3 tokens at most, or 4, or 6. */
 NW_INLINE void tokens(const nw_tile *t, nw_nibble_form f, unsigned mr, const unsigned most)
 {
     if (mr == 1) {
@@ -190,41 +191,48 @@ NW_INLINE void tokens(const nw_tile *t, nw_nibble_form f, unsigned mr, const uns
         tile(t, (nw_nibble_form){f.k, f.steps, f.np, f.nv, 2});
     } else if (mr == 3 || most == 3) {
         tile(t, (nw_nibble_form){f.k, f.steps, f.np, f.nv, 3});
-    } else {
+    } else if (mr == 4 || most == 4) {
         tile(t, (nw_nibble_form){f.k, f.steps, f.np, f.nv, 4});
+    } else if (mr == 5) {
+        tile(t, (nw_nibble_form){f.k, f.steps, f.np, f.nv, 5});
+    } else {
+        tile(t, (nw_nibble_form){f.k, f.steps, f.np, f.nv, 6});
     }
 }
 
-#define TILES(name, kind, steps)                                      \
-    static void name##_a8(const nw_tile *t, unsigned mr)              \
-    {                                                                 \
-        if (t->n_panels == 4) {                                       \
-            tokens(t, (nw_nibble_form){kind, steps, 1, 4, 1}, mr, 3); \
-        } else {                                                      \
-            tokens(t, (nw_nibble_form){kind, steps, 1, 1, 1}, mr, 3); \
-        }                                                             \
-    }                                                                 \
-    static void name##_a16(const nw_tile *t, unsigned mr)             \
-    {                                                                 \
-        if (t->n_panels == 2) {                                       \
-            tokens(t, (nw_nibble_form){kind, steps, 2, 2, 1}, mr, 4); \
-        } else {                                                      \
-            tokens(t, (nw_nibble_form){kind, steps, 2, 1, 1}, mr, 4); \
-        }                                                             \
+/* Tiles of `wide` panels, or one, and at most `most` tokens. */
+#define TILES(name, kind, steps, np, wide, most)                             \
+    static void name(const nw_tile *t, unsigned mr)                          \
+    {                                                                        \
+        if (t->n_panels == (wide)) {                                         \
+            tokens(t, (nw_nibble_form){kind, steps, np, wide, 1}, mr, most); \
+        } else {                                                             \
+            tokens(t, (nw_nibble_form){kind, steps, np, 1, 1}, mr, most);    \
+        }                                                                    \
     }
-TILES(int4_32, NW_NIB_INT4, 4)
-TILES(int4_64, NW_NIB_INT4, 8)
-TILES(int4_128, NW_NIB_INT4, 16)
-TILES(mxfp4, NW_NIB_MXFP4, 4)
-TILES(nvfp4, NW_NIB_NVFP4, 4)
+TILES(int4_32_a8, NW_NIB_INT4, 4, 1, 4, 3)
+TILES(int4_64_a8, NW_NIB_INT4, 8, 1, 4, 3)
+TILES(int4_128_a8, NW_NIB_INT4, 16, 1, 4, 3)
+TILES(mxfp4_a8, NW_NIB_MXFP4, 4, 1, 2, 6)
+TILES(nvfp4_a8, NW_NIB_NVFP4, 4, 1, 2, 4)
+TILES(int4_32_a16, NW_NIB_INT4, 4, 2, 2, 4)
+TILES(int4_64_a16, NW_NIB_INT4, 8, 2, 2, 4)
+TILES(int4_128_a16, NW_NIB_INT4, 16, 2, 2, 4)
+TILES(mxfp4_a16, NW_NIB_MXFP4, 4, 2, 2, 4)
+TILES(nvfp4_a16, NW_NIB_NVFP4, 4, 2, 2, 4)
 
-static const struct {
-    nw_tile_fn a8, a16;
-} many[] = {{int4_32_a8, int4_32_a16},
-            {int4_64_a8, int4_64_a16},
-            {int4_128_a8, int4_128_a16},
-            {mxfp4_a8, mxfp4_a16},
-            {nvfp4_a8, nvfp4_a16}};
+#define WIDTHS(run, wide, most) \
+    {                           \
+        {wide, most, run},      \
+        {                       \
+            1, most, run        \
+        }                       \
+    }
+static const nw_tile_width many[][2][2] = {{WIDTHS(int4_32_a8, 4, 3), WIDTHS(int4_32_a16, 2, 4)},
+                                           {WIDTHS(int4_64_a8, 4, 3), WIDTHS(int4_64_a16, 2, 4)},
+                                           {WIDTHS(int4_128_a8, 4, 3), WIDTHS(int4_128_a16, 2, 4)},
+                                           {WIDTHS(mxfp4_a8, 2, 6), WIDTHS(mxfp4_a16, 2, 4)},
+                                           {WIDTHS(nvfp4_a8, 2, 4), WIDTHS(nvfp4_a16, 2, 4)}};
 
 /* Columns of 16-bit activations above which they are read for 4 panels at a time: a panel and all of
  * them are then more than a first-level cache keeps, and panels are long enough for four streams. */
@@ -239,9 +247,7 @@ void nw_avx512_linear_nibble(const nw_weight *w, const nw_act *a, uint32_t panel
                                                         : 4;
     const nw_tile_fn one = nw_avx512_nibble_one(w->type, np);
     const nw_tile_width ones[] = {{4, 1, one}, {1, 1, one}};
-    const nw_tile_width a8[] = {{4, 3, many[i].a8}, {1, 3, many[i].a8}};
-    const nw_tile_width a16[] = {{2, 4, many[i].a16}, {1, 4, many[i].a16}};
 
     nw_linear_tiled(w, a, panel0, panel1, y, ldy,
-                    np == 2 && w->n_cols > LONG_COLS ? ones : ones + 1, np == 1 ? a8 : a16);
+                    np == 2 && w->n_cols > LONG_COLS ? ones : ones + 1, many[i][np - 1]);
 }

@@ -60,31 +60,22 @@ NW_INLINE __m512i nw_nib_low(const nw_nibble_form f, __m512i x)
                               : _mm512_permutexvar_epi8(x, nw_nib_table());
 }
 
-NW_INLINE __m512i nw_nib_high(const nw_nibble_form f, __m512i x)
-{
-    return nw_nib_low(f, _mm512_srli_epi16(x, 4));
-}
-
-/* The scales of the 16 rows: of the group, or of its low nibbles and its high ones. Those of NVFP4
- * 2^-8 times as large, which nw_nib_unit() makes up for: E4M3 bits moved up by 7 are such an fp16,
+/* The scales of the 16 rows: of the group, or of half 0 (low nibbles) or 1 of it. Those of NVFP4 2^-8
+ * times as large, which nw_nib_unit() makes up for: E4M3 bits moved up by 7 are such an fp16,
  * subnormals included. 2^(e - 127) is the float with exponent field e; that of e = 0 is subnormal. */
-NW_INLINE void nw_nib_scales(const nw_nibble_form f, const uint8_t *group, __m512 *s)
+NW_INLINE __m512 nw_nib_scale(const nw_nibble_form f, const uint8_t *group, unsigned half)
 {
     if (f.k == NW_NIB_INT4) {
-        s[0] = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)group));
-    } else if (f.k == NW_NIB_MXFP4) {
-        const __m512i e =
-            _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)group));
-        s[0] = _mm512_castsi512_ps(
-            _mm512_max_epu32(_mm512_slli_epi32(e, 23), _mm512_set1_epi32(0x00400000)));
-    } else {
-        const __m512i x =
-            _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)group));
-        const __m512i h =
-            _mm512_and_si512(_mm512_slli_epi16(x, 7), _mm512_set1_epi16((short)0xBFFF));
-        s[0] = _mm512_cvtph_ps(_mm512_castsi512_si256(h));
-        s[1] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(h, 1));
+        return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)group));
     }
+    const __m128i codes =
+        _mm_loadu_si128((const __m128i *)(const void *)(group + (size_t)half * 16));
+    if (f.k == NW_NIB_MXFP4) {
+        return _mm512_castsi512_ps(_mm512_max_epu32(
+            _mm512_slli_epi32(_mm512_cvtepu8_epi32(codes), 23), _mm512_set1_epi32(0x00400000)));
+    }
+    const __m256i x = _mm256_slli_epi16(_mm256_cvtepi8_epi16(codes), 7);
+    return _mm512_cvtph_ps(_mm256_and_si256(x, _mm256_set1_epi16((short)0xBFFF)));
 }
 
 /* What remains to be multiplied to a row's result beside the scale of 8-bit activations. */

@@ -33,7 +33,7 @@ NW_INLINE void add_group(sums *c, const uint8_t *codes, const uint8_t *a, size_t
         const __m512i x0 = nw_nib_low(f, x);
         const __m512i x1 = f.k == NW_NIB_INT4
                                ? _mm512_and_si512(x, _mm512_set1_epi32((int)0xF0F0F0F0))
-                               : nw_nib_high(f, x);
+                               : nw_nib_low(f, _mm512_srli_epi16(x, 4));
         c->low[0] = dot_at(c->low[0], x0, one + j * 4);
         c->high[0] = dot_at(c->high[0], x1, one + half + j * 4);
         if (f.np == 2) {
@@ -46,12 +46,10 @@ NW_INLINE void add_group(sums *c, const uint8_t *codes, const uint8_t *a, size_t
 NW_INLINE void scale_group(const sums *c, const uint8_t *group, __m512 act, __m512 *y,
                            const nw_nibble_form f)
 {
-    __m512 s[2];
     __m512 x[2];
     const __m512i low = nw_nib_join(f, c->low[0], c->low[1]);
     const __m512i high = nw_nib_join(f, c->high[0], c->high[1]);
 
-    nw_nib_scales(f, group, s);
     x[0] = _mm512_cvtepi32_ps(f.k == NW_NIB_NVFP4 ? low
                               : f.k == NW_NIB_MXFP4
                                   ? _mm512_add_epi32(low, high)
@@ -61,7 +59,7 @@ NW_INLINE void scale_group(const sums *c, const uint8_t *group, __m512 act, __m5
         if (f.np == 2 && !nw_nib_folds(f)) {
             x[h] = _mm512_mul_ps(x[h], act);
         }
-        *y = _mm512_fmadd_ps(x[h], s[h], *y);
+        *y = _mm512_fmadd_ps(x[h], nw_nib_scale(f, group, h), *y);
     }
 }
 
