@@ -91,6 +91,7 @@ NW_INLINE void scale_sums(const nw_tile *t, const sums *c, const __m512 *s, uint
                 x = _mm512_mul_ps(x, nw_nib_act_scale(row, col));
             }
             y[i] = _mm512_fmadd_ps(x, s[v], y[i]);
+            __asm__("" : "+v"(y[i])); /* in a register: gcc 12 leaves some in memory */
         }
     }
 }
