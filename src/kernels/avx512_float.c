@@ -99,10 +99,23 @@ static void bf16_4(const nw_tile *t, unsigned mr)
     tiles(t, (t->n_cols + 1) / 2, step_bf16, 4, mr);
 }
 
-static void bf16_8(const nw_tile *t, unsigned mr)
+/* One token, one panel: one stream, and nothing asked for ahead (docs/speed.md). */
+static void bf16_one(const nw_tile *t, unsigned mr)
 {
+    const uint32_t n = (t->n_cols + 1) / 2;
+    __m512 c = _mm512_setzero_ps();
+    size_t j = 0;
+
     (void)mr;
-    tile(t, (t->n_cols + 1) / 2, step_bf16, 8, 1, t->ahead);
+    for (; j + 4 <= n; j += 4) {
+        NW_EACH(i, 4) {
+            c = nw_dpbf16_at(c, _mm512_loadu_si512(t->w + (j + i) * 64), t->a + (j + i) * 4);
+        }
+    }
+    for (; j < n; j++) {
+        c = nw_dpbf16_at(c, _mm512_loadu_si512(t->w + j * 64), t->a + j * 4);
+    }
+    nw_store_rows(t->y, nw_rows_left(t, 0), c);
 }
 
 static void f32_1(const nw_tile *t, unsigned mr)
@@ -129,9 +142,9 @@ static void f32_8(const nw_tile *t, unsigned mr)
 void nw_avx512_linear_bf16(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
                            float *y, size_t ldy)
 {
-    static const nw_tile_width widths[] = {
-        {8, 1, bf16_8}, {4, 6, bf16_4}, {2, 6, bf16_2}, {1, 6, bf16_1}};
-    nw_linear_tiled(w, a, panel0, panel1, y, ldy, widths, widths + 1);
+    static const nw_tile_width one[] = {{1, 1, bf16_one}};
+    static const nw_tile_width many[] = {{4, 6, bf16_4}, {2, 6, bf16_2}, {1, 6, bf16_1}};
+    nw_linear_tiled(w, a, panel0, panel1, y, ldy, one, many);
 }
 
 void nw_avx512_linear_f32(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,

@@ -370,6 +370,36 @@ static void rows_a16(const nw_tile *t, unsigned mr)
     panels(t, ROW, 2, mr);
 }
 
+/* One token, one panel of int8 rows x INT16: one stream, and nothing asked for ahead (docs/speed.md). */
+static void rows_one(const nw_tile *t, unsigned mr)
+{
+    const size_t low = nw_act_cols(t->n_cols);
+    const uint8_t *a = t->a + nw_act_codes_at(NW_ACT_INT16, t->n_cols);
+    const uint8_t *sums =
+        t->a + nw_act_sums_at(NW_ACT_INT16, t->n_cols) + nw_act_level_at(t->n_cols, NW_ACT_COLS);
+    const uint8_t *w = t->w + 64;
+    __m512 y = _mm512_setzero_ps();
+
+    (void)mr;
+    for (uint32_t col = 0; col < t->n_cols; col += NW_ACT_COLS) {
+        const uint32_t left = t->n_cols - col;
+        const uint32_t n = left < NW_ACT_COLS ? (left + 3) / 4 : NW_ACT_COLS / 4;
+        const __m512 scale =
+            _mm512_castsi512_ps(nw_spread(t->a + col / NW_ACT_COLS * sizeof(float)));
+        const __m512i sum = nw_spread(sums + col / NW_ACT_COLS * sizeof(int32_t));
+        __m512i c = _mm512_setzero_si512();
+        __m512i d = _mm512_mullo_epi32(sum, _mm512_set1_epi32(-128));
+        for (uint32_t j = 0; j < n; j++, w += 64, a += 4) {
+            const __m512i x = _mm512_loadu_si512(w);
+            c = nw_dpbusd_at(c, x, a);
+            d = nw_dpbusd_at(d, x, a + low);
+        }
+        const __m512 x = _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(c, 8), d));
+        y = _mm512_add_ps(_mm512_mul_ps(x, scale), y);
+    }
+    nw_store_rows(t->y, nw_rows_left(t, 0), _mm512_mul_ps(y, _mm512_loadu_ps(t->w)));
+}
+
 void nw_avx512_linear_group_a8(const nw_weight *w, const nw_act *a, uint32_t panel0,
                                uint32_t panel1, float *y, size_t ldy)
 {
@@ -387,7 +417,9 @@ void nw_avx512_linear_int_a16(const nw_weight *w, const nw_act *a, uint32_t pane
     static const nw_tile_width widths[NW_PANEL_KINDS][3] = {
         [NW_PANEL_INT8] = {{4, 1, bytes_a16}, {2, 6, bytes_a16}, {1, 3, bytes_a16}},
         [NW_PANEL_INT4] = {{1, 1, int4_a16}, {2, 6, int4_a16}, {1, 3, int4_a16}}};
-    static const nw_tile_width rows[3] = {{4, 1, rows_a16}, {2, 6, rows_a16}, {1, 3, rows_a16}};
+    static const nw_tile_width rows[4] = {
+        {4, 1, rows_a16}, {2, 6, rows_a16}, {1, 3, rows_a16}, {1, 1, rows_one}};
     const nw_tile_width *k = nw_has_groups(w->type) ? widths[w->type.kind] : rows;
-    nw_linear_tiled(w, a, panel0, panel1, y, ldy, k, k + 1);
+    const bool alone = k == rows && nw_one_stream(w, a);
+    nw_linear_tiled(w, a, panel0, panel1, y, ldy, alone ? k + 3 : k, k + 1);
 }

@@ -235,10 +235,6 @@ static const nw_tile_width many[][2][2] = {{WIDTHS(int4_32_a8, 4, 3), WIDTHS(int
                                            {WIDTHS(mxfp4_a8, 2, 6), WIDTHS(mxfp4_a16, 2, 4)},
                                            {WIDTHS(nvfp4_a8, 2, 4), WIDTHS(nvfp4_a16, 2, 4)}};
 
-/* Columns of 16-bit activations above which they are read for 4 panels at a time: a panel and all of
- * them are then more than a first-level cache keeps, and panels are long enough for four streams. */
-#define LONG_COLS 4096u
-
 void nw_avx512_linear_nibble(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
                              float *y, size_t ldy)
 {
@@ -249,6 +245,6 @@ void nw_avx512_linear_nibble(const nw_weight *w, const nw_act *a, uint32_t panel
     const nw_tile_fn one = nw_avx512_nibble_one(w->type, np);
     const nw_tile_width ones[] = {{4, 1, one}, {1, 1, one}};
 
-    nw_linear_tiled(w, a, panel0, panel1, y, ldy,
-                    np == 2 && w->n_cols > LONG_COLS ? ones : ones + 1, many[i][np - 1]);
+    nw_linear_tiled(w, a, panel0, panel1, y, ldy, nw_one_stream(w, a) ? ones + 1 : ones,
+                    many[i][np - 1]);
 }

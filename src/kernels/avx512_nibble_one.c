@@ -6,16 +6,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/avx512_nibble.h"
 
-/* c += the sum over 4 of u8(w) * s8(a), the 4 bytes at a for every lane: one instruction, where a
- * vector loaded first takes a place more in the window of what is computed out of order. */
-NW_INLINE __m512i dot_at(__m512i c, __m512i w, const uint8_t *a)
-{
-    __asm__("vpdpbusd %2%{1to16%}, %1, %0"
-            : "+v"(c)
-            : "v"(w), "m"(*(const int32_t *)(const void *)a));
-    return c;
-}
-
 /* Sums of a panel's group: of low nibbles and of high ones, each of low (or only) bytes and of high
  * bytes of the activations. */
 typedef struct {
@@ -29,16 +19,17 @@ NW_INLINE void add_group(sums *c, const uint8_t *codes, const uint8_t *a, size_t
     const size_t half = f.steps * (size_t)4;
 
     NW_EACH(j, f.steps) {
-        const __m512i x = _mm512_loadu_si512(codes + j * 64);
+        __m512i x = _mm512_loadu_si512(codes + j * 64);
+        __asm__("" : "+v"(x)); /* loaded once: gcc would read it again for the high nibbles */
         const __m512i x0 = nw_nib_low(f, x);
         const __m512i x1 = f.k == NW_NIB_INT4
                                ? _mm512_and_si512(x, _mm512_set1_epi32((int)0xF0F0F0F0))
                                : nw_nib_low(f, _mm512_srli_epi16(x, 4));
-        c->low[0] = dot_at(c->low[0], x0, one + j * 4);
-        c->high[0] = dot_at(c->high[0], x1, one + half + j * 4);
+        c->low[0] = nw_dpbusd_at(c->low[0], x0, one + j * 4);
+        c->high[0] = nw_dpbusd_at(c->high[0], x1, one + half + j * 4);
         if (f.np == 2) {
-            c->low[1] = dot_at(c->low[1], x0, a + j * 4);
-            c->high[1] = dot_at(c->high[1], x1, a + half + j * 4);
+            c->low[1] = nw_dpbusd_at(c->low[1], x0, a + j * 4);
+            c->high[1] = nw_dpbusd_at(c->high[1], x1, a + half + j * 4);
         }
     }
 }
@@ -63,6 +54,17 @@ NW_INLINE void scale_group(const sums *c, const uint8_t *group, __m512 act, __m5
     }
 }
 
+/* The sums of the 128 columns of which `col` is one, or of what there is of them, into the results. */
+NW_INLINE void fold(const nw_tile *t, uint32_t col, __m512 *y, __m512 *part, const nw_nibble_form f)
+{
+    const __m512 act = nw_nib_act_scale(t->a, col);
+
+    NW_EACH(v, f.nv) {
+        y[v] = _mm512_fmadd_ps(part[v], act, y[v]);
+        part[v] = _mm512_setzero_ps();
+    }
+}
+
 /* Groups [i0, i0 + n) of the panels, n <= NW_NIB_STARTS / halves; w, a: of group i0. */
 NW_INLINE void run(const nw_tile *t, const nw_nibble_row *row, uint32_t i0, uint32_t n,
                    const uint8_t *w, __m512 *y, __m512 *part, const nw_nibble_form f)
@@ -74,9 +76,9 @@ NW_INLINE void run(const nw_tile *t, const nw_nibble_row *row, uint32_t i0, uint
 
     nw_nib_starts(t->a + row->sums + (size_t)i0 * halves * sizeof *starts, f, starts);
     for (uint32_t i = 0; i < n; i++, a += nw_nib_cols(f), w += nw_nib_group_bytes(f)) {
-        const __m512 act =
-            f.np == 2 ? nw_nib_act_scale(t->a, (i0 + i) * nw_nib_cols(f)) : _mm512_setzero_ps();
-        const bool last = (i0 + i + 1) % folds == 0;
+        const __m512 act = f.np == 2 && !nw_nib_folds(f)
+                               ? nw_nib_act_scale(t->a, (i0 + i) * nw_nib_cols(f))
+                               : _mm512_setzero_ps();
         const __m512i start = _mm512_set1_epi32(starts[i * halves]);
         const __m512i start2 =
             halves == 2 ? _mm512_set1_epi32(starts[i * 2 + 1]) : _mm512_setzero_si512();
@@ -84,15 +86,10 @@ NW_INLINE void run(const nw_tile *t, const nw_nibble_row *row, uint32_t i0, uint
             const uint8_t *group = w + v * t->w_stride;
             sums c = {{start, _mm512_setzero_si512()}, {start2, _mm512_setzero_si512()}};
             add_group(&c, group + nw_nib_scale_bytes(f), a, row->low, f);
-            if (!nw_nib_folds(f)) {
-                scale_group(&c, group, act, &y[v], f);
-                continue;
-            }
-            scale_group(&c, group, act, &part[v], f);
-            if (last) {
-                y[v] = _mm512_fmadd_ps(part[v], act, y[v]);
-                part[v] = _mm512_setzero_ps();
-            }
+            scale_group(&c, group, act, nw_nib_folds(f) ? &part[v] : &y[v], f);
+        }
+        if (nw_nib_folds(f) && (i0 + i + 1) % folds == 0) {
+            fold(t, (i0 + i) * nw_nib_cols(f), y, part, f);
         }
     }
 }
@@ -112,13 +109,10 @@ NW_INLINE void tile(const nw_tile *t, const nw_nibble_form f)
     for (uint32_t i = 0; i < n_groups; i += most, w += most * nw_nib_group_bytes(f)) {
         run(t, &row, i, n_groups - i < most ? n_groups - i : most, w, y, part, f);
     }
+    if (nw_nib_folds(f) && n_groups * nw_nib_cols(f) % NW_ACT_COLS != 0) {
+        fold(t, (n_groups - 1) * nw_nib_cols(f), y, part, f);
+    }
     NW_EACH(v, f.nv) {
-        if (nw_nib_folds(f)) { /* of fewer than 128 columns: no group is left out */
-            const __m512 act = nw_nib_act_scale(t->a, (n_groups - 1) * nw_nib_cols(f));
-            y[v] = n_groups * nw_nib_cols(f) % NW_ACT_COLS != 0
-                       ? _mm512_fmadd_ps(part[v], act, y[v])
-                       : y[v];
-        }
         nw_nib_store(t, v, 0, y[v], f);
     }
 }
