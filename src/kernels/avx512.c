@@ -15,12 +15,15 @@ static nw_act_kind act_kind(nw_panel_type type, bool a8)
     return !nw_has_a8(type) ? NW_ACT_BF16 : a8 ? NW_ACT_INT8 : NW_ACT_INT16;
 }
 
-/* Both give a token the same bits; past one tile of tokens it pays to widen the weights once. */
+/* From so many tokens on it pays to widen bf16-12 once for all of them; the bits are the same. */
+#define MANY_TOKENS 40u
+
 static nw_avx512_linear *as_bf16(nw_panel_type type, uint32_t n_tokens)
 {
-    return n_tokens > NW_TILE_TOKENS       ? nw_avx512_linear_expanded
-           : type.kind == NW_PANEL_BF16_12 ? nw_avx512_linear_bf16_12
-                                           : nw_avx512_linear_row_a16;
+    return type.kind == NW_PANEL_BF16      ? nw_avx512_linear_bf16
+           : type.kind != NW_PANEL_BF16_12 ? nw_avx512_linear_row_a16
+           : n_tokens < MANY_TOKENS        ? nw_avx512_linear_bf16_12
+                                           : nw_avx512_linear_expanded;
 }
 
 /* Nibbles with scales and nothing else. */
@@ -39,7 +42,7 @@ static nw_avx512_linear *linear_of(nw_panel_type type, nw_act_kind act, uint32_t
     case NW_ACT_F32:
         return nw_avx512_linear_f32;
     case NW_ACT_BF16:
-        return type.kind == NW_PANEL_BF16 ? nw_avx512_linear_bf16 : as_bf16(type, n_tokens);
+        return as_bf16(type, n_tokens);
     case NW_ACT_INT8:
         return nw_has_groups(type) ? nw_avx512_linear_group_a8 : nw_avx512_linear_row_a8;
     case NW_ACT_INT16:

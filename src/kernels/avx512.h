@@ -68,14 +68,6 @@ NW_INLINE const uint8_t *nw_prefetch(const uint8_t *next, uint32_t lines)
     return next;
 }
 
-/* In each 128-bit lane (4 rows x 4 columns): columns 0, 1 of the rows, then columns 2, 3, so that
- * unpacking with a second table's bytes gives one 16-bit pair a row. */
-NW_INLINE __m512i nw_pair_order(void)
-{
-    return _mm512_broadcast_i32x4(
-        _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
-}
-
 /* Rows of one panel; `left` rows of the matrix begin here. */
 NW_INLINE __mmask16 nw_row_mask(uint32_t left)
 {
@@ -112,8 +104,7 @@ typedef void nw_avx512_linear(const nw_weight *w, const nw_act *a, uint32_t pane
                               float *y, size_t ldy);
 nw_avx512_linear nw_avx512_linear_f32;
 nw_avx512_linear nw_avx512_linear_bf16;
-/* BF16 activations for what becomes BF16 panels without a scale inside a row (fp8, bf16-12): as it is
- * read (up to NW_TILE_TOKENS tokens), or expanded once for all tokens. */
+/* BF16 activations: fp8; bf16-12 widened as it is read, or once for many tokens. */
 nw_avx512_linear nw_avx512_linear_row_a16;
 nw_avx512_linear nw_avx512_linear_bf16_12;
 nw_avx512_linear nw_avx512_linear_expanded;

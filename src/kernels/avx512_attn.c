@@ -107,7 +107,7 @@ static void widen(const uint8_t *from, size_t n, ptrdiff_t ahead, uint8_t *to)
         __m512i low;
         __m512i high;
         nw_ask(from, ahead);
-        nw_widen_bytes(&tables, NW_BYTES_E4M3, _mm512_loadu_si512(from), &low, &high);
+        nw_widen_bytes(&tables, _mm512_loadu_si512(from), &low, &high);
         _mm512_store_si512(to, low);
         _mm512_store_si512(to + 64, high);
     }

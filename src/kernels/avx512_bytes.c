@@ -6,8 +6,6 @@
 /* The BF16 bits of n * 2^e for 0 <= n < 256. */
 #define BF16_OF(n, e) ((n) == 0 ? 0 : (127 + (e) + TOP(n)) << 7 | (((n) << 7 >> TOP(n)) & 0x7F))
 
-/* int8: the code behind stored byte i is i - 128. */
-#define INT8(i) ((i) < 128 ? 0x8000 | BF16_OF(128 - ((i)&127), 0) : BF16_OF((i)&127, 0))
 /* fp8 with m bits of mantissa and exponent bias b: subnormal below 2^m, else 1.f * 2^(e - b). */
 #define FP8(i, m, b)                               \
     ((i) >> (m) == 0 ? BF16_OF((i), 1 - (b) - (m)) \
@@ -23,7 +21,5 @@
 #define R64(g, f, i)  R16(g, f, i), R16(g, f, (i) + 16), R16(g, f, (i) + 32), R16(g, f, (i) + 48)
 #define R128(g, f, i) R64(g, f, i), R64(g, f, (i) + 64)
 
-const _Alignas(64) uint8_t nw_bf16_of_int8[2][256] = {{R128(HIGH, INT8, 0), R128(HIGH, INT8, 128)},
-                                                      {R128(LOW, INT8, 0), R128(LOW, INT8, 128)}};
 const _Alignas(64) uint8_t nw_bf16_of_e4m3[2][128] = {{R128(HIGH, E4M3, 0)}, {R128(LOW, E4M3, 0)}};
 const _Alignas(64) uint8_t nw_bf16_of_e5m2[2][128] = {{R128(HIGH, E5M2, 0)}, {R128(LOW, E5M2, 0)}};

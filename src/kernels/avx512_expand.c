@@ -1,9 +1,9 @@
-/* linear x BF16 activations by way of BF16 panels: a block of panels is expanded a few columns at a
- * time into a buffer that the nearest cache holds, and all the tokens pass it before the next. The
- * products and their order are those of the bf16 kernel (avx512_float.c), with the row's scale at the
- * end: for bf16-12 the results are the same bits as for bf16. Sums rest in y between chunks, exactly.
+/* linear for bf16-12 x BF16 activations of many tokens: a block of panels is expanded to BF16 a few
+ * columns at a time into a buffer that the nearest cache holds, and all the tokens pass it before the
+ * next. The products and their order are those of the bf16 kernel (avx512_float.c), so that the results
+ * are the same bits. Sums rest in y between chunks, exactly.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernels/avx512_bytes.h"
+#include "kernels/avx512.h"
 #include "kernels/x86.h"
 
 #define PANELS 4u  /* of a block */
@@ -11,7 +11,7 @@
 
 typedef struct {
     _Alignas(64) uint8_t words[PANELS][STEPS * 64];
-    nw_bf16_12_reader reader[PANELS]; /* bf16-12 only */
+    nw_bf16_12_reader reader[PANELS];
 } buffer;
 
 typedef struct {
@@ -21,9 +21,8 @@ typedef struct {
     uint32_t n_steps;
     float *y; /* first token, first row */
     size_t ldy;
-    uint32_t n_rows;       /* from here to the end of the matrix */
-    const float *scale[4]; /* of the rows of each panel, after the last chunk; else NULL */
-    bool first;            /* sums start at 0 */
+    uint32_t n_rows; /* from here to the end of the matrix */
+    bool first;      /* sums start at 0 */
 } pass;
 
 NW_INLINE uint32_t rows_left(const pass *p, unsigned panel)
@@ -58,10 +57,8 @@ NW_INLINE void run(const pass *p, const unsigned nv, const unsigned mr)
         }
     }
     NW_EACH(v, nv) {
-        const __m512 s = p->scale[v] != NULL ? _mm512_loadu_ps(p->scale[v]) : _mm512_set1_ps(1);
         NW_EACH(m, mr) {
-            nw_store_rows(p->y + m * p->ldy + v * 16, rows_left(p, v),
-                          _mm512_mul_ps(c[m * nv + v], s));
+            nw_store_rows(p->y + m * p->ldy + v * 16, rows_left(p, v), c[m * nv + v]);
         }
     }
 }
@@ -108,48 +105,6 @@ static void run_all(pass p, const nw_act *a, size_t column, unsigned nv, float *
     }
 }
 
-NW_INLINE void expand_bytes(const nw_bytes k, const uint8_t *quads, uint32_t n, uint8_t *out)
-{
-    const nw_byte_tables tables = nw_byte_tables_of(k);
-
-    for (size_t j = 0; j < n; j++) {
-        __m512i p01;
-        __m512i p23;
-        nw_widen_bytes(&tables, k, _mm512_loadu_si512(quads + j * 64), &p01, &p23);
-        _mm512_store_si512(out + j * 128, p01);
-        _mm512_store_si512(out + j * 128 + 64, p23);
-    }
-}
-
-/* Quads [quad0, quad0 + n) of panel v of the block at `panel`, whose first quad is at +64. */
-static void expand(const nw_weight *w, const uint8_t *panel, const uint8_t *after, buffer *b,
-                   unsigned v, uint32_t quad0, uint32_t n)
-{
-    const uint8_t *quads = panel + 64 + (size_t)quad0 * 64;
-
-    switch (w->type.kind) {
-    case NW_PANEL_INT8:
-        expand_bytes(NW_BYTES_INT8, quads, n, b->words[v]);
-        return;
-    case NW_PANEL_FP8_E4M3:
-        expand_bytes(NW_BYTES_E4M3, quads, n, b->words[v]);
-        return;
-    case NW_PANEL_FP8_E5M2:
-        expand_bytes(NW_BYTES_E5M2, quads, n, b->words[v]);
-        return;
-    case NW_PANEL_BF16_12:
-        nw_x86_bf16_12_expand(&b->reader[v], quad0, n, after, b->words[v]);
-        return;
-    case NW_PANEL_F32:
-    case NW_PANEL_BF16:
-    case NW_PANEL_INT4:
-    case NW_PANEL_NVFP4:
-    case NW_PANEL_MXFP4:
-    case NW_PANEL_KINDS:
-        return;
-    }
-}
-
 /* Where the reading of a panel goes on after quads [.., quad1): in the panel, or in the next block. */
 static const uint8_t *continued(const uint8_t *panel, size_t quad1, size_t quads, size_t block)
 {
@@ -160,12 +115,10 @@ static void run_block(const nw_weight *w, const nw_act *a, const uint8_t *panels
                       unsigned nv, pass p, float *y)
 {
     const uint32_t quads = (w->n_cols + 3) / 4;
-    const bool scaled = w->type.kind != NW_PANEL_BF16_12;
-    /* as many products as the kernel whose bits these are to be: row_a16, bf16 */
-    const uint32_t steps = scaled ? 2 * quads : (w->n_cols + 1) / 2;
+    const uint32_t steps = (w->n_cols + 1) / 2; /* as many products as bf16 */
     buffer b;
 
-    for (unsigned v = 0; v < nv && !scaled; v++) {
+    for (unsigned v = 0; v < nv; v++) {
         b.reader[v] = nw_x86_bf16_12_read(w->type, panels + v * stride, w->n_cols);
     }
     p.words = b.words[0];
@@ -175,9 +128,8 @@ static void run_block(const nw_weight *w, const nw_act *a, const uint8_t *panels
         const uint32_t quad1 = (s0 + p.n_steps + 1) / 2;
         for (unsigned v = 0; v < nv; v++) {
             const uint8_t *panel = panels + v * stride;
-            expand(w, panel, continued(panel, quad1, quads, nv * stride), &b, v, s0 / 2,
-                   quad1 - s0 / 2);
-            p.scale[v] = scaled && s0 + STEPS >= steps ? (const float *)(const void *)panel : NULL;
+            nw_x86_bf16_12_expand(&b.reader[v], s0 / 2, quad1 - s0 / 2,
+                                  continued(panel, quad1, quads, nv * stride), b.words[v]);
         }
         run_all(p, a, (size_t)s0 * 2, nv, y);
     }

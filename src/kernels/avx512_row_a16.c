@@ -1,5 +1,5 @@
-/* linear for int8 and fp8 panels (one scale a row) x BF16 activations, up to NW_TILE_TOKENS tokens:
- * bytes are widened to BF16 as they are read. One accumulator a row and token, columns in order.
+/* linear for fp8 panels (one scale a row) x BF16 activations: bytes are widened to BF16 as they are
+ * read, again for each tile of tokens (docs/speed.md: better than once for all). One accumulator a row and token, columns in order.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/avx512_bytes.h"
 
@@ -26,7 +26,7 @@ NW_INLINE void tile(const nw_tile *t, const nw_bytes k, const unsigned nv, const
         __m512i p23[4];
         next = nw_prefetch(next, t->ahead);
         NW_EACH(v, nv) {
-            nw_widen_bytes(&tables, k, _mm512_loadu_si512(w[v] + j * 64), &p01[v], &p23[v]);
+            nw_widen_bytes(&tables, _mm512_loadu_si512(w[v] + j * 64), &p01[v], &p23[v]);
         }
         NW_EACH(m, mr) {
             const __m512i b01 = nw_spread(a[m] + j * 8);
@@ -81,11 +81,6 @@ NW_INLINE void panels(const nw_tile *t, const nw_bytes k, unsigned mr)
     }
 }
 
-static void int8(const nw_tile *t, unsigned mr)
-{
-    panels(t, NW_BYTES_INT8, mr);
-}
-
 static void e4m3(const nw_tile *t, unsigned mr)
 {
     panels(t, NW_BYTES_E4M3, mr);
@@ -99,11 +94,8 @@ static void e5m2(const nw_tile *t, unsigned mr)
 void nw_avx512_linear_row_a16(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
                               float *y, size_t ldy)
 {
-    static const nw_tile_width widths[3][3] = {{{4, 1, int8}, {2, 6, int8}, {1, 6, int8}},
-                                               {{4, 1, e4m3}, {2, 6, e4m3}, {1, 6, e4m3}},
+    static const nw_tile_width widths[2][3] = {{{4, 1, e4m3}, {2, 6, e4m3}, {1, 6, e4m3}},
                                                {{4, 1, e5m2}, {2, 6, e5m2}, {1, 6, e5m2}}};
-    const nw_tile_width *k = widths[w->type.kind == NW_PANEL_INT8       ? 0
-                                    : w->type.kind == NW_PANEL_FP8_E4M3 ? 1
-                                                                        : 2];
+    const nw_tile_width *k = widths[w->type.kind == NW_PANEL_FP8_E5M2];
     nw_linear_tiled(w, a, panel0, panel1, y, ldy, k, k + 1);
 }
