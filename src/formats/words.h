@@ -16,7 +16,7 @@
 static inline uint8_t nw_bits_get(const uint8_t *run, size_t i, unsigned bits)
 {
     const size_t per_byte = 8U / bits;
-    return (uint8_t)(run[i / per_byte] >> (i % per_byte * bits) & ((1U << bits) - 1U));
+    return (uint8_t)((unsigned)run[i / per_byte] >> (i % per_byte * bits) & ((1U << bits) - 1U));
 }
 
 /* Into bytes that were zero. */
