@@ -14,23 +14,17 @@ static uint32_t items_of(const nw_weight *w, uint32_t item_panels)
     return (nw_panel_count(w->n_rows) + item_panels - 1) / item_panels;
 }
 
-/* From panel p on, as far as AHEAD_BYTES and the matrix go: at least one work item's panels. */
-static nw_pool_ahead read_from(const nw_weight *w, uint32_t p, uint32_t item_panels)
+/* From panel p on, as far as AHEAD_BYTES and the matrix go, in the order in which one token reads. */
+static nw_pool_ahead read_from(const nw_weight *w, uint32_t p)
 {
     size_t panel = 0;
-    const uint32_t left = nw_panel_count(w->n_rows) - p;
 
     if (!nw_panel_bytes(w->type, w->n_cols, &panel)) {
         return (nw_pool_ahead){0};
     }
-    size_t n = AHEAD_BYTES / panel;
-    n = n < item_panels ? item_panels : n;
-    n = n < left ? n : left;
-    const size_t most = AHEAD_BYTES / n;
-    return (nw_pool_ahead){.begin = w->data + p * panel,
-                           .stride = panel,
-                           .bytes = panel < most ? panel : most,
-                           .n = (uint32_t)n};
+    const size_t left = (nw_panel_count(w->n_rows) - p) * panel;
+    return (nw_pool_ahead){
+        .begin = w->data + p * panel, .bytes = left < AHEAD_BYTES ? left : AHEAD_BYTES, .n = 1};
 }
 
 /* A run over the items of n weights, one after the other. */
@@ -49,13 +43,14 @@ static void fill(nw_pool_ahead *reads, const nw_weight *const *w, unsigned n, co
             item -= items_of(w[i++], item_panels);
         }
         reads[t] = item < items_of(w[i], item_panels)
-                       ? read_from(w[i], (uint32_t)item * item_panels, item_panels)
+                       ? read_from(w[i], (uint32_t)item * item_panels)
                        : (nw_pool_ahead){0};
     }
 }
 
 nw_status nw_ahead_open(nw_ahead *a, nw_arena *arena, const nw_weights *w, uint32_t n_layers,
-                        const nw_pool *pool, uint32_t item_panels, nw_error *err)
+                        const nw_pool *pool, uint32_t item_panels, uint32_t ffn_panels,
+                        nw_error *err)
 {
     const unsigned n = nw_pool_threads(pool);
     const size_t ops = (size_t)n_layers * N_LINEARS + 1;
@@ -71,7 +66,7 @@ nw_status nw_ahead_open(nw_ahead *a, nw_arena *arena, const nw_weights *w, uint3
         nw_pool_ahead *at = a->reads + (size_t)i * N_LINEARS * n;
         fill(at + QKV * n, (const nw_weight *const[]){&l->q, &l->k, &l->v}, 3, pool, item_panels);
         fill(at + O * n, (const nw_weight *const[]){&l->o}, 1, pool, item_panels);
-        fill(at + GATE_UP * n, (const nw_weight *const[]){&l->gate}, 1, pool, item_panels);
+        fill(at + GATE_UP * n, (const nw_weight *const[]){&l->gate}, 1, pool, ffn_panels);
         fill(at + DOWN * n, (const nw_weight *const[]){&l->down}, 1, pool, item_panels);
     }
     fill(a->reads + (ops - 1) * n, (const nw_weight *const[]){&w->head}, 1, pool, item_panels);

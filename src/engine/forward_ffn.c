@@ -56,23 +56,23 @@ static void gate_up_item(void *ctx, size_t item, unsigned worker)
     const nw_kernels *k = e->kernels;
     const uint32_t d_ff = e->config->d_ff;
     const uint32_t n_panels = nw_panel_count(d_ff);
-    const uint32_t p0 = (uint32_t)item * NW_ITEM_PANELS;
-    const uint32_t p1 = p0 + NW_ITEM_PANELS < n_panels ? p0 + NW_ITEM_PANELS : n_panels;
+    const uint32_t p0 = (uint32_t)item * NW_FFN_PANELS;
+    const uint32_t p1 = p0 + NW_FFN_PANELS < n_panels ? p0 + NW_FFN_PANELS : n_panels;
     const uint32_t r0 = p0 * NW_PANEL_ROWS;
     const uint32_t r1 = p1 * NW_PANEL_ROWS < d_ff ? p1 * NW_PANEL_ROWS : d_ff;
     const nw_weight up_part = from_panel(&j->l->up, p0);
     float *up = e->work.tile_scratch[worker];
 
     k->linear(&j->l->gate, &j->act[0], p0, p1, e->work.gate, d_ff);
-    k->linear(&up_part, &j->act[1], 0, p1 - p0, up, NW_ITEM_ROWS);
+    k->linear(&up_part, &j->act[1], 0, p1 - p0, up, NW_FFN_ROWS);
     nw_wide_add(e, &j->l->gate_wide, p0, p1, 0, e->work.gate, d_ff, worker);
-    nw_wide_add(e, &j->l->up_wide, p0, p1, r0, up, NW_ITEM_ROWS, worker);
+    nw_wide_add(e, &j->l->up_wide, p0, p1, r0, up, NW_FFN_ROWS, worker);
     for (uint32_t t = 0; t < e->work.n_tokens; t++) {
         float *gate = e->work.gate + (size_t)t * d_ff + r0;
         if (e->config->act_gelu) {
-            k->gelu_tanh_mul(gate, up + (size_t)t * NW_ITEM_ROWS, r1 - r0, gate);
+            k->gelu_tanh_mul(gate, up + (size_t)t * NW_FFN_ROWS, r1 - r0, gate);
         } else {
-            k->silu_mul(gate, up + (size_t)t * NW_ITEM_ROWS, r1 - r0, gate);
+            k->silu_mul(gate, up + (size_t)t * NW_FFN_ROWS, r1 - r0, gate);
         }
     }
 }
@@ -116,7 +116,7 @@ void nw_forward_ffn(nw_engine *e, uint32_t layer)
                                 .layer = at,
                                 .bytes = nw_weight_bytes(&l->gate) + nw_weight_bytes(&l->up),
                                 .macs = nw_weight_macs(&l->gate, 2 * n)},
-              (nw_panel_count(c->d_ff) + NW_ITEM_PANELS - 1) / NW_ITEM_PANELS, gate_up_item, &j);
+              (nw_panel_count(c->d_ff) + NW_FFN_PANELS - 1) / NW_FFN_PANELS, gate_up_item, &j);
     nw_show_input(e, NW_ROLE_DOWN, layer, e->work.gate, c->d_ff);
     j.mask = nw_act_mask(e, out, NW_COUNT(out));
     nw_run_op(e,

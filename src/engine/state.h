@@ -15,6 +15,9 @@
 /* Panels of one work item of a linear: 64 rows, the widest tile of any kernel. */
 #define NW_ITEM_PANELS 4u
 #define NW_ITEM_ROWS   (NW_ITEM_PANELS * NW_PANEL_ROWS)
+/* Panels of gate, then of up, of one work item: where one ends, reading starts anew elsewhere. */
+#define NW_FFN_PANELS (2 * NW_ITEM_PANELS)
+#define NW_FFN_ROWS   (NW_FFN_PANELS * NW_PANEL_ROWS)
 /* Tokens of one work item of a norm or a packing, and queries of one item of attention. */
 #define NW_ITEM_TOKENS  8u
 #define NW_ITEM_QUERIES 16u
@@ -45,10 +48,10 @@ typedef struct {
     void **attn_scratch;     /* [n_threads] */
     float *attn_parts;       /* nw_attn.parts of up to 2 n_threads - 1 kv heads of single tokens,
                               * where threads share the keys of one (forward_attention.c) */
-    float **tile_scratch;    /* [n_threads] of [n_max][NW_ITEM_ROWS] */
+    float **tile_scratch;    /* [n_threads] of [n_max][NW_FFN_ROWS] */
     float *wide;             /* [n_max][n_wide] of an input (wide.h); NULL where nothing is wide */
     void *wide_act;          /* the same, packed */
-    float **wide_out;        /* [n_threads] of [n_max][NW_ITEM_ROWS] */
+    float **wide_out;        /* [n_threads] of [n_max][NW_FFN_ROWS] */
 } nw_work;
 
 struct nw_engine {

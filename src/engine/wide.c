@@ -21,7 +21,7 @@ bool nw_wide_alloc(nw_engine *e)
     w->wide_out = nw_arena_array(&e->arena, e->facts.n_threads, sizeof *w->wide_out);
     bool ok = w->wide != NULL && w->wide_act != NULL && w->wide_out != NULL;
     for (unsigned i = 0; ok && i < e->facts.n_threads; i++) {
-        w->wide_out[i] = nw_arena_array(&e->arena, n, NW_ITEM_ROWS * sizeof(float));
+        w->wide_out[i] = nw_arena_array(&e->arena, n, NW_FFN_ROWS * sizeof(float));
         ok = w->wide_out[i] != NULL;
     }
     return ok;
@@ -77,8 +77,8 @@ void nw_wide_add(const nw_engine *e, const nw_weight *wide, uint32_t p0, uint32_
                         .n_cols = wide->n_cols,
                         .data = e->work.wide_act};
 
-    e->kernels->linear(&part, &act, 0, p1 - p0, out, NW_ITEM_ROWS);
+    e->kernels->linear(&part, &act, 0, p1 - p0, out, NW_FFN_ROWS);
     for (uint32_t t = 0; t < e->work.n_tokens; t++) {
-        e->kernels->add(out + (size_t)t * NW_ITEM_ROWS, n, y + t * ldy + (first - row0));
+        e->kernels->add(out + (size_t)t * NW_FFN_ROWS, n, y + t * ldy + (first - row0));
     }
 }

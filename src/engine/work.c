@@ -90,7 +90,7 @@ static bool alloc_scratch(nw_engine *e)
     bool ok = w->attn_scratch != NULL && w->tile_scratch != NULL;
     for (unsigned i = 0; ok && i < n; i++) {
         w->attn_scratch[i] = nw_arena_alloc(&e->arena, nw_attn_scratch_bytes(e->config->d_head));
-        w->tile_scratch[i] = floats(&e->arena, e->facts.max_step_tokens, NW_ITEM_ROWS);
+        w->tile_scratch[i] = floats(&e->arena, e->facts.max_step_tokens, NW_FFN_ROWS);
         ok = w->attn_scratch[i] != NULL && w->tile_scratch[i] != NULL;
     }
     return ok;
@@ -129,7 +129,7 @@ nw_status nw_work_open(nw_engine *e, nw_error *err)
                        e->facts.max_step_tokens, e->facts.max_seqs, e->facts.n_ctx);
     }
     if (nw_ahead_open(&e->ahead, &e->arena, &e->weights, e->config->n_layers, e->pool,
-                      NW_ITEM_PANELS, err) != NW_OK) {
+                      NW_ITEM_PANELS, NW_FFN_PANELS, err) != NW_OK) {
         return err->code;
     }
     e->facts.workspace_bytes = e->arena.used_bytes - before;
