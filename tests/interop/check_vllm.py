@@ -4,15 +4,15 @@ tier.
 For each folder the largest and the mean difference, in nats, over the tokens that vLLM lists at each position
 (its 20 best and the text's own). Bounds:
   the BF16 baseline in float32   the largest below 1e-3
-  4-bit weights in bfloat16      the mean at most 1.5 times that of the baseline in bfloat16, which says what
-                                 vLLM's arithmetic in bfloat16 costs by itself
+  4-bit weights in float16       the largest below 0.15 (in bfloat16 vLLM is 0.28 from the reference with
+                                 weights that are not quantized at all)
   W8A8, FP8 in float32           the first token, which few roundings have moved, below 0.01: a difference in the last
                                  bit of a sum turns one rounding somewhere, and the layers behind it carry that
                                  on, between any two programs. The mean at most 1.5 times what rounding activations
                                  costs in narrow itself, with against without (two independent errors: √2)
 Controls: a twin of each quantized folder with its codes in another order must be out of its bound.
 
-usage: check_vllm.py WRITE_LOGITS SCRATCH BASELINE DTYPE:DIR...      (DTYPE bfloat16, float16 or float32)
+usage: check_vllm.py WRITE_LOGITS SCRATCH BASELINE DTYPE:DIR...      (DTYPE float16 or float32)
 SPDX-License-Identifier: Apache-2.0"""
 import json
 import os
@@ -24,7 +24,7 @@ import numpy as np
 from mispack import TEXT, activations, twin
 
 N_TOKENS, N_BEST = 64, 20
-MAX_EXACT, MAX_SHARE, MAX_FIRST = 1e-3, 1.5, 0.01
+MAX_EXACT, MAX_WIDE, MAX_SHARE, MAX_FIRST = 1e-3, 0.15, 1.5, 0.01
 
 
 def serve(folder, dtype, out):
@@ -67,9 +67,11 @@ def distances(ours, rows):
     return [np.array([abs(ours[i, int(t)] - lp) for t, lp in row.items()]) for i, row in enumerate(rows)]
 
 
-def within(d, rounded, noise):
-    near = np.concatenate(d).mean() <= MAX_SHARE * noise
-    return near and (not rounded or d[0].max() < MAX_FIRST)
+def within(d, noise):
+    """noise: what rounded activations cost; None where they are not rounded."""
+    if noise is None:
+        return np.concatenate(d).max() < MAX_WIDE
+    return d[0].max() < MAX_FIRST and np.concatenate(d).mean() <= MAX_SHARE * noise
 
 
 def measure(program, folder, dtype, scratch):
@@ -82,16 +84,18 @@ def measure(program, folder, dtype, scratch):
     return ids, rows, ours, d
 
 
-def check(program, folder, dtype, scratch, noise):
+def check(program, folder, dtype, scratch):
     ids, rows, ours, d = measure(program, folder, dtype, scratch)
-    rounded = activations(folder) is not None
-    if rounded:
+    noise = None
+    if activations(folder) is not None:
         wide = our_logprobs(program, folder, ids, "ref/a16")
-        noise = np.concatenate([[abs(ours[i, int(t)] - wide[i, int(t)]) for t in row] for i, row in enumerate(rows)]).mean()
+        noise = np.concatenate(distances(wide, [{t: ours[i, int(t)] for t in row} for i, row in enumerate(rows)])).mean()
     _, rows = their_rows(twin(folder, scratch), dtype, scratch)
     e = distances(ours, rows)
-    bad = not within(d, rounded, noise) or within(e, rounded, noise)
-    print(f"    bound {MAX_SHARE * noise:.3g} in the mean; mis-packed twin {np.concatenate(e).mean():.3g}{'  FAILED' if bad else ''}", flush=True)
+    bad = not within(d, noise) or within(e, noise)
+    bound = f"{MAX_WIDE} for the largest" if noise is None else f"{MAX_SHARE * noise:.3g} for the mean"
+    print(f"    bound {bound}; mis-packed twin {np.concatenate(e).mean():.3g} in the mean{'  FAILED' if bad else ''}",
+          flush=True)
     return bad
 
 
@@ -102,12 +106,10 @@ def main():
     program, scratch, baseline = sys.argv[1:4]
     os.makedirs(scratch, exist_ok=True)
     *_, exact = measure(program, baseline, "float32", scratch)
-    *_, d = measure(program, baseline, "bfloat16", scratch)
     bad = int(np.concatenate(exact).max() >= MAX_EXACT)
-    noise = np.concatenate(d).mean()
     for a in sys.argv[4:]:
         dtype, folder = a.split(":", 1)
-        bad += check(program, folder, dtype, scratch, noise)
+        bad += check(program, folder, dtype, scratch)
     return 1 if bad else 0
 
 
