@@ -136,25 +136,25 @@ static inline size_t nw_tiny_walk(const nw_tiny *t, nw_st_decl *decls, char (*na
     return n;
 }
 
-/* Writes dir (which is made) and ends the program where that fails. */
-static inline void nw_tiny_write(const nw_tiny *t, const char *dir)
+/* Writes folder (which is made) and ends the program where that fails. */
+static inline void nw_tiny_write(const nw_tiny *t, const char *folder)
 {
     static char names[512][96];
     static nw_st_decl decls[512];
     char path[512];
     nw_error err = {0};
     nw_st_writer *w = NULL;
-    nw_status st = nw_file_mkdirs(dir, &err);
+    nw_status st = nw_file_mkdirs(folder, &err);
     json_t *config =
         nw_config_to_json(&t->config, t->dtype == NW_FMT_BF16 ? "bfloat16" : "float32");
     char *text = json_dumps(config, JSON_INDENT(1));
 
-    (void)snprintf(path, sizeof path, "%s/config.json", dir);
+    (void)snprintf(path, sizeof path, "%s/config.json", folder);
     if (st == NW_OK) {
         st = nw_file_write(path, text, strlen(text), &err);
     }
     const size_t n = nw_tiny_walk(t, decls, names, NULL, &st, &err);
-    (void)snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    (void)snprintf(path, sizeof path, "%s/model.safetensors", folder);
     if (st == NW_OK) {
         st = nw_st_writer_open(path, decls, n, NULL, 8, &w, &err);
     }

@@ -10,27 +10,9 @@
 #include "quant/calibrate.h"
 #include "quant/quantize.h"
 #include "quant/stats_folder.h"
+#include "suite_dir.h"
 #include "table.h"
 #include "tiny_model.h"
-#include "tmpdir.h"
-
-static nw_tmpdir dir;
-
-static const char *in_dir(const char *name)
-{
-    static char paths[4][512];
-    static int i;
-
-    i = (i + 1) % 4;
-    return nw_tmpdir_file(&dir, name, paths[i], sizeof paths[i]);
-}
-
-static void must(nw_status st, const nw_error *err)
-{
-    if (st != NW_OK) {
-        fail_msg("%s", err->message);
-    }
-}
 
 static void calibrate(const char *model, const char *out, unsigned n_threads)
 {
@@ -62,28 +44,6 @@ static int setup(void **state)
     nw_tmpdir_put(&dir, "text.txt", text, sizeof text, path, sizeof path);
     calibrate("wide", "stats", 1);
     return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    nw_tmpdir_remove(&dir);
-    return 0;
-}
-
-static void assert_same_file(const char *a, const char *b, const char *name)
-{
-    char pa[512];
-    char pb[512];
-    nw_error err = {0};
-    nw_digest da;
-    nw_digest db;
-
-    (void)snprintf(pa, sizeof pa, "%s/%s/%s", dir.path, a, name);
-    (void)snprintf(pb, sizeof pb, "%s/%s/%s", dir.path, b, name);
-    must(nw_digest_file(pa, &da, &err), &err);
-    must(nw_digest_file(pb, &db, &err), &err);
-    assert_string_equal(da.hex, db.hex);
 }
 
 static void c10_statistics_do_not_depend_on_threads(void **state)

@@ -7,27 +7,9 @@
 #include "quant/convert.h"
 #include "quant/logits_probe.h"
 #include "quant/quantize.h"
+#include "suite_dir.h"
 #include "table.h"
 #include "tiny_checkpoint.h"
-#include "tmpdir.h"
-
-static nw_tmpdir dir;
-
-static const char *in_dir(const char *name)
-{
-    static char paths[8][512];
-    static int i;
-
-    i = (i + 1) % 8;
-    return nw_tmpdir_file(&dir, name, paths[i], sizeof paths[i]);
-}
-
-static void must(nw_status st, const nw_error *err)
-{
-    if (st != NW_OK) {
-        fail_msg("%s", err->message);
-    }
-}
 
 /* A value on a grid of 16 points of its group of 32, as formats with a minimum keep them: both ends
  * in use, the step different from group to group, zero at code 5. */
@@ -60,13 +42,6 @@ static int setup(void **state)
     t = nw_tiny_llama();
     t.shape = on_grid;
     nw_tiny_write(&t, in_dir("grid"));
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    nw_tmpdir_remove(&dir);
     return 0;
 }
 

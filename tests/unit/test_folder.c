@@ -8,26 +8,8 @@
 
 #include "artifact/folder.h"
 #include "base/file.h"
+#include "suite_dir.h"
 #include "table.h"
-#include "tmpdir.h"
-
-static nw_tmpdir dir;
-
-static const char *in_dir(const char *name)
-{
-    static char paths[4][512];
-    static int i;
-
-    i = (i + 1) % 4;
-    return nw_tmpdir_file(&dir, name, paths[i], sizeof paths[i]);
-}
-
-static void must(nw_status st, const nw_error *err)
-{
-    if (st != NW_OK) {
-        fail_msg("%s", err->message);
-    }
-}
 
 static void put(const char *folder, const char *name)
 {

@@ -9,27 +9,9 @@
 #include "base/file.h"
 #include "model/gguf_writer.h"
 #include "quant/quantize_as.h"
+#include "suite_dir.h"
 #include "table.h"
 #include "tiny_checkpoint.h"
-#include "tmpdir.h"
-
-static nw_tmpdir dir;
-
-static const char *in_dir(const char *name)
-{
-    static char paths[8][512];
-    static int i;
-
-    i = (i + 1) % 8;
-    return nw_tmpdir_file(&dir, name, paths[i], sizeof paths[i]);
-}
-
-static void must(nw_status st, const nw_error *err)
-{
-    if (st != NW_OK) {
-        fail_msg("%s", err->message);
-    }
-}
 
 static int setup(void **state)
 {
@@ -60,13 +42,6 @@ static int setup(void **state)
     t.config.d_head = 64;
     t.config.attn_scale = 0.125F;
     nw_tiny_write(&t, in_dir("wide")); /* columns that K-quants and NVFP4 take */
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    nw_tmpdir_remove(&dir);
     return 0;
 }
 

@@ -7,27 +7,9 @@
 #include "artifact/artifact.h"
 #include "base/file.h"
 #include "quant/quantize.h"
+#include "suite_dir.h"
 #include "table.h"
 #include "tiny_checkpoint.h"
-#include "tmpdir.h"
-
-static nw_tmpdir dir;
-
-static const char *in_dir(const char *name)
-{
-    static char paths[4][512];
-    static int i;
-
-    i = (i + 1) % 4;
-    return nw_tmpdir_file(&dir, name, paths[i], sizeof paths[i]);
-}
-
-static void must(nw_status st, const nw_error *err)
-{
-    if (st != NW_OK) {
-        fail_msg("%s", err->message);
-    }
-}
 
 static void quantize(const char *recipe, const char *out, nw_manifest *m)
 {
@@ -56,13 +38,6 @@ static int setup(void **state)
     t.dtype = NW_FMT_BF16;
     t.shape = spread;
     nw_tiny_write(&t, in_dir("model"));
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    nw_tmpdir_remove(&dir);
     return 0;
 }
 

@@ -10,20 +10,9 @@
 #include "base/file.h"
 #include "quant/quantize.h"
 #include "quant/recipe.h"
+#include "suite_dir.h"
 #include "table.h"
 #include "tiny_checkpoint.h"
-#include "tmpdir.h"
-
-static nw_tmpdir dir;
-
-static const char *in_dir(const char *name)
-{
-    static char paths[4][512];
-    static int i;
-
-    i = (i + 1) % 4;
-    return nw_tmpdir_file(&dir, name, paths[i], sizeof paths[i]);
-}
 
 static nw_status quantize(const char *model, const char *recipe, const char *out, unsigned threads,
                           nw_manifest *m, nw_error *err)
@@ -34,13 +23,6 @@ static nw_status quantize(const char *model, const char *recipe, const char *out
                                    .no_tokenizer = true,
                                    .n_threads = threads};
     return nw_quantize(&o, m, err);
-}
-
-static void must(nw_status st, const nw_error *err)
-{
-    if (st != NW_OK) {
-        fail_msg("%s", err->message);
-    }
 }
 
 static int setup(void **state)
@@ -60,29 +42,6 @@ static int setup(void **state)
     t.config.d_ff = 320; /* no multiple of 128 */
     nw_tiny_write(&t, in_dir("ff320"));
     return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    nw_tmpdir_remove(&dir);
-    return 0;
-}
-
-/* Both files byte for byte. */
-static void assert_same_file(const char *a, const char *b, const char *name)
-{
-    char pa[512];
-    char pb[512];
-    nw_error err = {0};
-    nw_digest da;
-    nw_digest db;
-
-    (void)snprintf(pa, sizeof pa, "%s/%s/%s", dir.path, a, name);
-    (void)snprintf(pb, sizeof pb, "%s/%s/%s", dir.path, b, name);
-    must(nw_digest_file(pa, &da, &err), &err);
-    must(nw_digest_file(pb, &db, &err), &err);
-    assert_string_equal(da.hex, db.hex);
 }
 
 static void c1_group_that_does_not_divide_is_refused_at_once(void **state)

@@ -8,27 +8,9 @@
 #include "artifact/artifact.h"
 #include "quant/quantize.h"
 #include "quant/stats_folder.h"
+#include "suite_dir.h"
 #include "table.h"
 #include "tiny_checkpoint.h"
-#include "tmpdir.h"
-
-static nw_tmpdir dir;
-
-static const char *in_dir(const char *name)
-{
-    static char paths[4][512];
-    static int i;
-
-    i = (i + 1) % 4;
-    return nw_tmpdir_file(&dir, name, paths[i], sizeof paths[i]);
-}
-
-static void must(nw_status st, const nw_error *err)
-{
-    if (st != NW_OK) {
-        fail_msg("%s", err->message);
-    }
-}
 
 static nw_status quantize(const char *recipe, const char *calibration, const char *out,
                           nw_manifest *m, nw_error *err)

@@ -10,30 +10,12 @@
 #include "base/file.h"
 #include "base/signal.h"
 #include "quant/quantize.h"
+#include "suite_dir.h"
 #include "table.h"
 #include "tiny_checkpoint.h"
-#include "tmpdir.h"
 
 /* Files are written in blocks of 2 MiB: the first stands, the second is not allowed any more. */
 #define KILL_AT ((rlim_t)3 << 20)
-
-static nw_tmpdir dir;
-
-static const char *in_dir(const char *name)
-{
-    static char paths[4][512];
-    static int i;
-
-    i = (i + 1) % 4;
-    return nw_tmpdir_file(&dir, name, paths[i], sizeof paths[i]);
-}
-
-static void must(nw_status st, const nw_error *err)
-{
-    if (st != NW_OK) {
-        fail_msg("%s", err->message);
-    }
-}
 
 static int setup(void **state)
 {
@@ -49,13 +31,6 @@ static int setup(void **state)
     nw_tiny_write(&t, in_dir("model"));
     t.seed = 2;
     nw_tiny_write(&t, in_dir("other"));
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    nw_tmpdir_remove(&dir);
     return 0;
 }
 
@@ -109,21 +84,6 @@ static char *left_file(const char *out, const char *name)
     }
     assert_int_not_equal(path[0], '\0');
     return path;
-}
-
-static void assert_same_file(const char *a, const char *b, const char *name)
-{
-    char pa[512];
-    char pb[512];
-    nw_error err = {0};
-    nw_digest da;
-    nw_digest db;
-
-    (void)snprintf(pa, sizeof pa, "%s/%s/%s", dir.path, a, name);
-    (void)snprintf(pb, sizeof pb, "%s/%s/%s", dir.path, b, name);
-    must(nw_digest_file(pa, &da, &err), &err);
-    must(nw_digest_file(pb, &db, &err), &err);
-    assert_string_equal(da.hex, db.hex);
 }
 
 static void assert_same_result(const char *a, const char *b)

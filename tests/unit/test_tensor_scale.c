@@ -7,27 +7,9 @@
 #include "artifact/artifact.h"
 #include "formats/half.h"
 #include "quant/quantize.h"
+#include "suite_dir.h"
 #include "table.h"
 #include "tiny_checkpoint.h"
-#include "tmpdir.h"
-
-static nw_tmpdir dir;
-
-static const char *in_dir(const char *name)
-{
-    static char paths[4][512];
-    static int i;
-
-    i = (i + 1) % 4;
-    return nw_tmpdir_file(&dir, name, paths[i], sizeof paths[i]);
-}
-
-static void must(nw_status st, const nw_error *err)
-{
-    if (st != NW_OK) {
-        fail_msg("%s", err->message);
-    }
-}
 
 static nw_status quantize(const char *model, const char *recipe, const char *out, nw_error *err)
 {
@@ -46,13 +28,6 @@ static int setup(void **state)
     (void)state;
     dir = nw_tmpdir_make();
     nw_tiny_write(&t, in_dir("tied"));
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    nw_tmpdir_remove(&dir);
     return 0;
 }
 

@@ -11,27 +11,9 @@
 #include "quant/orthogonal.h"
 #include "quant/quantize.h"
 #include "quant/transform.h"
+#include "suite_dir.h"
 #include "table.h"
 #include "tiny_checkpoint.h"
-#include "tmpdir.h"
-
-static nw_tmpdir dir;
-
-static const char *in_dir(const char *name)
-{
-    static char paths[4][512];
-    static int i;
-
-    i = (i + 1) % 4;
-    return nw_tmpdir_file(&dir, name, paths[i], sizeof paths[i]);
-}
-
-static void must(nw_status st, const nw_error *err)
-{
-    if (st != NW_OK) {
-        fail_msg("%s", err->message);
-    }
-}
 
 /* Widths that no power of two divides: 72 = 9 x 8, heads of 18 = 9 x 2, 120 = 15 x 8. */
 static nw_tiny odd_llama(void)
@@ -56,13 +38,6 @@ static int setup(void **state)
     nw_tiny_write(&t, in_dir("odd"));
     t = nw_tiny_gemma();
     nw_tiny_write(&t, in_dir("gemma"));
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    nw_tmpdir_remove(&dir);
     return 0;
 }
 

@@ -15,32 +15,14 @@
 #include "quant/calibrate.h"
 #include "quant/logits_probe.h"
 #include "quant/quantize.h"
+#include "suite_dir.h"
 #include "table.h"
 #include "tiny_model.h"
-#include "tmpdir.h"
 
 #define PLANTED 100.0F
 #define N_IDS   48
 #define TARGETS "targets: [{match: '.*_proj', weights: int8}]\n"
 #define D_MODEL 64
-
-static nw_tmpdir dir;
-
-static const char *in_dir(const char *name)
-{
-    static char paths[4][512];
-    static int i;
-
-    i = (i + 1) % 4;
-    return nw_tmpdir_file(&dir, name, paths[i], sizeof paths[i]);
-}
-
-static void must(nw_status st, const nw_error *err)
-{
-    if (st != NW_OK) {
-        fail_msg("%s", err->message);
-    }
-}
 
 static bool is_planted(size_t channel)
 {
@@ -129,13 +111,6 @@ static int setup(void **state)
         .sample = {.text = path, .n_samples = 8, .seed = 1, .n_ctx = 64},
         .n_threads = 2};
     must(nw_calibrate(&o, NULL, &err), &err);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    nw_tmpdir_remove(&dir);
     return 0;
 }
 
