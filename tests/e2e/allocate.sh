@@ -64,6 +64,6 @@ try allocate model -b 5bits -o x.yaml
 try allocate model -b 5bits -o x.yaml --text text.txt --types int5
 try allocate model -b 5bits -o x.yaml --text text.txt --method gptq
 try allocate model -b 5bits -o x.yaml --log nowhere.jsonl --method nothing
-try allocate model -b 5bits -o x.yaml --text text.txt -c nowhere --method gptq --types int8
+try allocate model -b 5bits -o x.yaml --text text.txt --calibration nowhere --method gptq --types int8
 ls x.yaml* 2>/dev/null | sed 's/-[0-9a-f]\{12\}/-HASH/'
 exit 0
