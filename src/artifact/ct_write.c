@@ -15,6 +15,7 @@
 #include "artifact/export_parts.h"
 #include "formats/block_parts.h"
 #include "formats/words.h"
+#include "model/hf_quant.h"
 
 /* One group of quantization_config. */
 typedef struct {
@@ -186,7 +187,8 @@ static nw_status global_of(const nw_export_tensor *t, float *global, nw_error *e
                            t->name, (double)scale, (double)nw_export_tensor_scale(t, r));
         }
     }
-    *global = divisor_of(scale);
+    *global = t->ckpt != NULL && t->ckpt->quant != NULL ? t->ckpt->quant->global /* as it stood */
+                                                        : divisor_of(scale);
     if (!isfinite(*global) || !(*global > 0)) {
         return nw_fail(err, NW_E_RANGE, "tensor '%s': a tensor scale of %g has no divisor", t->name,
                        (double)scale);

@@ -55,6 +55,8 @@ static void decode(const nw_export_part *p, const nw_export_row *r, float *out)
     const nw_panel_type t = p->tensor->type;
     const uint32_t group = t.group > 0 ? t.group : p->tensor->n_cols;
     const float factor = 1 / p->global;
+    /* who reads such a file divides the scale; a panel multiplies: one rounding apart */
+    const bool divides = p->tensor->ckpt != NULL && p->tensor->ckpt->quant != NULL;
 
     for (uint32_t c = 0; c < p->tensor->n_cols; c++) {
         const uint32_t g = c / group;
@@ -69,7 +71,8 @@ static void decode(const nw_export_part *p, const nw_export_row *r, float *out)
             break;
         case NW_PANEL_NVFP4:
         case NW_PANEL_MXFP4:
-            out[c] = factor * (nw_e2m1_to_f32(code) * scale);
+            out[c] = divides ? nw_e2m1_to_f32(code) * (scale / p->global)
+                             : factor * (nw_e2m1_to_f32(code) * scale);
             break;
         case NW_PANEL_INT8:
         case NW_PANEL_F32:
