@@ -91,12 +91,11 @@ NW_INLINE uint32_t nw_rows_left(const nw_tile *t, unsigned panel)
 
 /* Whether one token takes a panel at a time: one stream is read best, unless the activations, two bytes
  * each, have left the nearest cache when the next panel wants them. Then 4 panels share them, and are
- * long enough to be read as four streams. */
-NW_INLINE bool nw_one_stream(const nw_weight *w, const nw_act *a)
+ * long enough to be read as four streams (docs/speed.md; 32 KiB hold the measured limit). */
+#define NW_ONE_STREAM_COLS 2560u
+NW_INLINE bool nw_one_stream(const nw_act *a)
 {
-    size_t panel = 0;
-    return a->kind == NW_ACT_INT8 || (nw_panel_bytes(w->type, w->n_cols, &panel) &&
-                                      panel + nw_act_stride(a->kind, a->n_cols) <= (32U << 10));
+    return a->kind == NW_ACT_INT8 || a->n_cols <= NW_ONE_STREAM_COLS;
 }
 
 /* The linear of each pair of weights and activations. */

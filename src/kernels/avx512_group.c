@@ -420,6 +420,6 @@ void nw_avx512_linear_int_a16(const nw_weight *w, const nw_act *a, uint32_t pane
     static const nw_tile_width rows[4] = {
         {4, 1, rows_a16}, {2, 6, rows_a16}, {1, 3, rows_a16}, {1, 1, rows_one}};
     const nw_tile_width *k = nw_has_groups(w->type) ? widths[w->type.kind] : rows;
-    const bool alone = k == rows && nw_one_stream(w, a);
+    const bool alone = k == rows && nw_one_stream(a);
     nw_linear_tiled(w, a, panel0, panel1, y, ldy, alone ? k + 3 : k, k + 1);
 }

@@ -245,6 +245,6 @@ void nw_avx512_linear_nibble(const nw_weight *w, const nw_act *a, uint32_t panel
     const nw_tile_fn one = nw_avx512_nibble_one(w->type, np);
     const nw_tile_width ones[] = {{4, 1, one}, {1, 1, one}};
 
-    nw_linear_tiled(w, a, panel0, panel1, y, ldy, nw_one_stream(w, a) ? ones + 1 : ones,
+    nw_linear_tiled(w, a, panel0, panel1, y, ldy, nw_one_stream(a) ? ones + 1 : ones,
                     many[i][np - 1]);
 }
