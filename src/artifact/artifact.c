@@ -11,6 +11,8 @@
 #include "artifact/artifact_parts.h"
 #include "base/file.h"
 
+#define MIN_HUGE ((size_t)64 << 20) /* the page tables of less mostly stay cached */
+
 nw_artifact_slot *nw_artifact_slot_of(const nw_artifact *a, nw_role role, int32_t layer)
 {
     const size_t per_role = (size_t)a->config.n_layers + 1;
@@ -141,6 +143,14 @@ void nw_artifact_close(nw_artifact *a)
         free(a->recipe);
         free(a);
     }
+}
+
+size_t nw_artifact_to_huge(const nw_artifact *a, nw_pool *pool)
+{
+    /* what was transcoded or packed is not read from its file again */
+    return a->facts.native && a->facts.weight_bytes <= a->facts.file_bytes
+               ? nw_st_to_huge(a->st, MIN_HUGE, pool)
+               : 0;
 }
 
 const char *nw_artifact_path(const nw_artifact *a)

@@ -180,6 +180,7 @@ static nw_status open_all(nw_engine *e, const char *path, nw_error *err)
         open_memory(e, err) != NW_OK) {
         return err->code;
     }
+    (void)nw_artifact_to_huge(e->artifact, e->pool);
     if (e->opt.no_tokenizer) {
         return NW_OK;
     }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/huge.h"
 #include "base/json.h"
 #include "model/names.h"
 
@@ -52,6 +53,16 @@ void nw_st_close(nw_safetensors *s)
     free(s->files);
     free(s->tensors);
     free(s);
+}
+
+size_t nw_st_to_huge(const nw_safetensors *s, size_t min_bytes, nw_pool *pool)
+{
+    size_t moved = 0;
+
+    for (uint32_t i = 0; i < s->n_files; i++) {
+        moved += nw_file_to_huge(&s->files[i].map, min_bytes, pool);
+    }
+    return moved;
 }
 
 /* "file: tensor 'x'" with x made harmless. */
