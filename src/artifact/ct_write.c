@@ -248,6 +248,10 @@ static nw_status add_parts(plan *p, const nw_export_tensor *t, const scheme *s, 
     nw_status st = global_of(t, &global, err);
 
     st = st == NW_OK ? scale_format_of(t, s, &scale_format, &fallback, err) : st;
+    if (st == NW_OK && fallback != NULL && p->job->no_fallback) {
+        st = nw_fail(err, NW_E_UNSUPPORTED, "tensor '%s': %s (--no-fallback forbids it)", t->name,
+                     fallback);
+    }
     if (st != NW_OK) {
         return st;
     }

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "artifact/export_parts.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,10 +88,16 @@ nw_status nw_export_scales_fit(const nw_export_tensor *t, nw_format_id format, b
     if (codes == NULL || scales == NULL || scratch == NULL) {
         st = nw_fail(err, NW_E_NOMEM, "tensor '%s': no memory for a row", t->name);
     }
-    for (uint32_t row = 0; st == NW_OK && *fit && row < t->n_rows; row++) {
+    for (uint32_t row = 0; st == NW_OK && row < t->n_rows; row++) {
         st = nw_export_codes(t, row, scratch, &r, err);
         for (uint32_t g = 0; st == NW_OK && g < n_groups; g++) {
-            *fit = *fit && nw_export_rounded(scales[g], format) == scales[g];
+            const float rounded = nw_export_rounded(scales[g], format);
+            *fit = *fit && rounded == scales[g];
+            if (rounded == 0 && scales[g] != 0) {
+                st = nw_fail(err, NW_E_RANGE,
+                             "tensor '%s', row %" PRIu32 ": scale %g is too small for %s", t->name,
+                             row, (double)scales[g], nw_format_get(format)->name);
+            }
         }
     }
     free(scratch);

@@ -2,6 +2,7 @@
  * checkpoint's rows are moved into a panel one by one when their codes are asked for, so that both
  * sides are read by the same decoders. See export.h.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -277,6 +278,7 @@ nw_status nw_export_panel(const nw_export_tensor *t, uint32_t row, void *scratch
     *panels = t->data;
     *at = row;
     if (t->ckpt != NULL) {
+        assert(nw_export_has_codes(t)); /* what nw_export_scratch_bytes gives room for */
         const uint8_t *bytes = nw_checkpoint_row(t->ckpt, row);
         uint8_t *panel = scratch;
         uint8_t *work = panel + row_panel_bytes(t);

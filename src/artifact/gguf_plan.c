@@ -89,6 +89,11 @@ static nw_status type_of_panels(const nw_export_job *job, nw_gguf_item *item, nw
 {
     const nw_export_tensor *t = item->tensor;
     nw_code_set set;
+
+    if (t->ckpt != NULL && !nw_export_has_codes(t)) { /* codes that no panel holds: values */
+        item->format = t->type.kind == NW_PANEL_BF16 ? NW_FMT_BF16 : NW_FMT_F32;
+        return NW_OK;
+    }
     const nw_status st = scan(job, t, &set, err);
 
     if (st != NW_OK) {

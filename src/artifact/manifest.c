@@ -379,8 +379,14 @@ static nw_status load_facts(const json_t *doc, const char *path, nw_manifest *m,
         st = nw_fail(err, NW_E_FORMAT, "%s: activations '%.40s', expected " NW_ACT_RULE_NAMES, path,
                      act);
     }
+    const json_t *turned = json_object_get(doc, "online_hadamard");
+    if (st == NW_OK && turned != NULL &&
+        (!json_is_string(turned) || strcmp(json_string_value(turned), "down") != 0)) {
+        st = nw_fail(err, NW_E_FORMAT, "%s: online_hadamard: only the input 'down' can be turned",
+                     path);
+    }
     if (st == NW_OK) {
-        m->hadamard_down = json_object_get(doc, "online_hadamard") != NULL;
+        m->hadamard_down = turned != NULL;
         m->recipe = json_deep_copy(json_object_get(recipe, "resolved"));
     }
     return st;

@@ -113,6 +113,12 @@ static nw_status add_parts(plan *p, const nw_export_tensor *t, nw_error *err)
     if (st != NW_OK) {
         return st;
     }
+    if (!fit && p->job->no_fallback) {
+        return nw_fail(err, NW_E_UNSUPPORTED,
+                       "tensor '%s': its scales are no F16 numbers (--no-fallback forbids rounding "
+                       "them)",
+                       t->name);
+    }
     const bool ok =
         p->awq ? add(p, t, "qweight", NW_FMT_I32, t->n_cols, words, awq_codes, err) &&
                      add(p, t, "qzeros", NW_FMT_I32, n_groups, words, awq_zeros, err) &&

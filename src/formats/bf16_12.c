@@ -83,11 +83,25 @@ uint32_t nw_bf16_12_count(const uint8_t exponents[16], const uint16_t *w, size_t
     return n;
 }
 
+/* Escapes that fill up the last 64 bytes, beside their count. */
+static uint64_t filled_up(uint64_t escapes)
+{
+    const uint64_t slots = 64U / sizeof(nw_bf16_escape);
+
+    return (escapes + slots) / slots * slots - 1;
+}
+
+uint32_t nw_bf16_12_most(uint32_t n_cols)
+{
+    const uint64_t room = filled_up((uint64_t)n_cols * NW_PANEL_ROWS / MOST_SHARE);
+
+    return room > UINT16_MAX ? UINT16_MAX : (uint32_t)room;
+}
+
 bool nw_bf16_12_type(uint32_t max_escapes, uint32_t n_cols, nw_panel_type *out)
 {
     const uint64_t most = (uint64_t)n_cols * NW_PANEL_ROWS / MOST_SHARE;
-    const uint32_t slots = 64U / sizeof(nw_bf16_escape);
-    const uint64_t room = ((uint64_t)max_escapes + slots) / slots * slots - 1;
+    const uint64_t room = filled_up(max_escapes);
 
     if ((max_escapes > 0 && max_escapes > most) || room > UINT16_MAX) {
         return false;

@@ -57,6 +57,8 @@ uint32_t nw_bf16_12_count(const uint8_t exponents[16], const uint16_t *w, size_t
 /* The type whose panels have room for max_escapes each (a little more, so that the list fills its 64
  * bytes); false when that is more than 1 in 128 values, where plain bf16 is the better choice. */
 NW_MUST_USE bool nw_bf16_12_type(uint32_t max_escapes, uint32_t n_cols, nw_panel_type *out);
+/* The most escapes a type of that many columns has room for. */
+uint32_t nw_bf16_12_most(uint32_t n_cols);
 
 /* False, with the panel's bytes unspecified, when the rows need more than type.escapes. */
 NW_MUST_USE bool nw_panel_pack_bf16_12(nw_panel_type type, const uint8_t exponents[16],

@@ -64,6 +64,9 @@ bool nw_bf16_stored_open(nw_bf16_stored *s, const uint8_t *bytes, size_t n, uint
         return false;
     }
     s->type = nw_bf16_unpacked_type(&s->unpacker);
+    if (s->type.kind == NW_PANEL_BF16_12 && s->type.escapes > nw_bf16_12_most(n_cols)) {
+        return false; /* room for escapes is not bounded by the file, but by the columns */
+    }
     s->at = calloc((size_t)s->n_panels + 1, sizeof *s->at);
     if (s->at == NULL) {
         return false;

@@ -19,7 +19,6 @@
 #include "model/checkpoint_parts.h"
 
 #define NAMES_SHOWN 5
-#define NAME_BYTES  128
 #define SHOW        96
 
 const char *nw_ckpt_kind_name(nw_ckpt_kind kind)
@@ -45,8 +44,8 @@ static bool ends_with(const char *s, const char *suffix)
     return n >= k && strcmp(s + n - k, suffix) == 0;
 }
 
-/* Multimodal files wrap the text model; its tensors are looked up by their plain names. */
-static const char *plain_name(const char *name, char buf[NAME_BYTES])
+const char *nw_ckpt_plain_name(const nw_checkpoint *c, const char *name,
+                               char buf[NW_CKPT_NAME_BYTES])
 {
     static const char *const wraps[][2] = {
         {"language_model.model.", "model."},
@@ -54,9 +53,10 @@ static const char *plain_name(const char *name, char buf[NAME_BYTES])
         {"language_model.lm_head.", "lm_head."},
     };
 
-    for (size_t i = 0; i < NW_COUNT(wraps); i++) {
+    for (size_t i = 0; c->kind == NW_CKPT_HF && i < NW_COUNT(wraps); i++) {
         if (starts_with(name, wraps[i][0])) {
-            (void)snprintf(buf, NAME_BYTES, "%s%s", wraps[i][1], name + strlen(wraps[i][0]));
+            (void)snprintf(buf, NW_CKPT_NAME_BYTES, "%s%s", wraps[i][1],
+                           name + strlen(wraps[i][0]));
             return buf;
         }
     }
@@ -165,7 +165,7 @@ static nw_status fill_slot(nw_checkpoint *c, const nw_ckpt_source *s, nw_role ro
 static nw_ckpt_tensor *scaled_tensor(const nw_checkpoint *c, const char *name)
 {
     const int stem = (int)(strlen(name) - strlen("scale"));
-    char weight[NAME_BYTES];
+    char weight[NW_CKPT_NAME_BYTES];
     nw_role role = NW_ROLE_EMBED;
     int32_t layer = -1;
 
@@ -232,8 +232,8 @@ static nw_status place_plain(nw_checkpoint *c, const nw_ckpt_source *s, const ch
 
 static nw_status place(nw_checkpoint *c, const nw_ckpt_source *s, nw_error *err)
 {
-    char buf[NAME_BYTES];
-    const char *name = c->kind == NW_CKPT_HF ? plain_name(s->name, buf) : s->name;
+    char buf[NW_CKPT_NAME_BYTES];
+    const char *name = nw_ckpt_plain_name(c, s->name, buf);
     bool placed = false;
     const nw_status st = nw_ckpt_place_quant(c, s, name, &placed, err);
 
@@ -264,7 +264,7 @@ static bool wanted(const nw_checkpoint *c, nw_role role)
 /* Counts what is missing and lists the first names, in the spelling of the file. */
 static nw_status check_complete(const nw_checkpoint *c, nw_error *err)
 {
-    char text[NAMES_SHOWN * NAME_BYTES] = "";
+    char text[NAMES_SHOWN * NW_CKPT_NAME_BYTES] = "";
     size_t used = 0;
     size_t n_missing = 0;
 
@@ -274,7 +274,7 @@ static nw_status check_complete(const nw_checkpoint *c, nw_error *err)
         const nw_role role =
             (nw_role)(global ? i : NW_CKPT_GLOBAL_ROLES + in_layers % NW_CKPT_LAYER_ROLES);
         const int32_t layer = global ? -1 : (int32_t)(in_layers / NW_CKPT_LAYER_ROLES);
-        char name[NAME_BYTES];
+        char name[NW_CKPT_NAME_BYTES];
 
         if (c->slots[i].name != NULL || !wanted(c, role) ||
             !nw_arch_full_name(nw_arch_get(c->config.arch), role, layer, naming(c), name,
@@ -321,7 +321,7 @@ static bool name_tensors(nw_checkpoint *c)
     size_t dup = 0;
 
     for (size_t i = 0; i < c->n_list; i++) {
-        char name[NAME_BYTES];
+        char name[NW_CKPT_NAME_BYTES];
         if (!nw_arch_full_name(a, c->list[i]->role, c->list[i]->layer, NW_NAMING_HF, name,
                                sizeof name) ||
             !nw_names_add(&c->names, name, strlen(name))) {

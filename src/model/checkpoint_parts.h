@@ -54,6 +54,13 @@ static inline size_t nw_ckpt_slot(nw_role role, int32_t layer)
                                           ((size_t)role - NW_CKPT_GLOBAL_ROLES);
 }
 
+#define NW_CKPT_NAME_BYTES 128
+
+/* Multimodal files of Hugging Face wrap the text model; its tensors are looked up by their plain names:
+ * the name itself, or one made in buf. */
+const char *nw_ckpt_plain_name(const nw_checkpoint *c, const char *name,
+                               char buf[NW_CKPT_NAME_BYTES]);
+
 /* *placed: the tensor, `name` without a wrapper's prefix, is of a quantized matrix and needs nothing
  * more. Sets *placed to false where it is none. */
 NW_MUST_USE nw_status nw_ckpt_place_quant(nw_checkpoint *c, const nw_ckpt_source *s,

@@ -155,14 +155,16 @@ static void log_undone(const nw_checkpoint *c)
 
 nw_status nw_ckpt_check_quant(const nw_checkpoint *c, nw_error *err)
 {
+    char plain[NW_CKPT_NAME_BYTES];
     char shown[SHOW];
 
     for (size_t i = 0; c->quant.method != NW_HFQ_NONE && i < nw_ckpt_n_sources(c); i++) {
         const nw_ckpt_source s = nw_ckpt_source_at(c, i);
-        const size_t n_module = nw_hfq_stem(s.name);
+        const char *name = nw_ckpt_plain_name(c, s.name, plain);
+        const size_t n_module = nw_hfq_stem(name);
         nw_role role = NW_ROLE_EMBED;
         int32_t layer = -1;
-        if (n_module > 0 && role_of(c, s.name, n_module, &role, &layer) &&
+        if (n_module > 0 && role_of(c, name, n_module, &role, &layer) &&
             !(role == NW_ROLE_HEAD && c->config.tied) &&
             c->slots[nw_ckpt_slot(role, layer)].quant == NULL) {
             return nw_fail(err, NW_E_FORMAT, "%s: tensor '%s' belongs to no quantized matrix",

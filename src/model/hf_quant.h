@@ -24,6 +24,7 @@ typedef enum { NW_HFQ_NONE, NW_HFQ_CT, NW_HFQ_AWQ, NW_HFQ_GPTQ } nw_hfq_method;
 typedef struct {
     unsigned bits;
     bool is_float;
+    bool zeros, order; /* its matrices must have zero points, groups of columns out of order */
     uint32_t scale_rows, scale_cols; /* that share a scale; 0: all */
 } nw_hfq_group;
 

@@ -201,6 +201,16 @@ static nw_status check_shape(const binder *b)
     return NW_OK;
 }
 
+/* What the config says there must be. */
+static nw_status demand(const binder *b, bool zeros, const char *zeros_name, bool order,
+                        const char *order_name)
+{
+    if (zeros && part(b, zeros_name) == NULL) {
+        return missing(b, zeros_name);
+    }
+    return order && part(b, order_name) == NULL ? missing(b, order_name) : NW_OK;
+}
+
 /* The group of the config that fits both the codes' width and the scales' shape. */
 static nw_status pick_group(const binder *b, const nw_st_tensor *codes, const nw_st_tensor *scales,
                             nw_hfq_matrix *m)
@@ -217,7 +227,7 @@ static nw_status pick_group(const binder *b, const nw_st_tensor *codes, const nw
             (!packed || is_2d(codes, NW_FMT_I32, b->n_rows, nw_bits_words(b->n_cols, g->bits))) &&
             takes_scales(b, g, scales, m)) {
             m->bits = packed ? g->bits : 8;
-            return NW_OK;
+            return demand(b, g->zeros, "weight_zero_point", g->order, "weight_g_idx");
         }
     }
     return nw_fail(b->err, NW_E_UNSUPPORTED,
@@ -225,6 +235,20 @@ static nw_status pick_group(const binder *b, const nw_st_tensor *codes, const nw
                    "(packed integers of 2, 4 and 8 bits are read)",
                    nw_st_path(b->s, codes->file),
                    nw_name_show(codes->name, strlen(codes->name), shown, sizeof shown));
+}
+
+/* What changes the values of floats and is not done for them. */
+static nw_status refuse_parts(const binder *b)
+{
+    static const char *const parts[] = {"weight_g_idx", "weight_zero_point", "g_idx"};
+
+    for (size_t i = 0; i < NW_COUNT(parts); i++) {
+        const nw_st_tensor *t = part(b, parts[i]);
+        if (t != NULL) {
+            return wrong(b, t, "nothing: it is not read beside such codes");
+        }
+    }
+    return NW_OK;
 }
 
 static nw_status bind_fp4(const binder *b, const nw_st_tensor *codes, const nw_st_tensor *scales,
@@ -315,6 +339,9 @@ static nw_status bind_ct(const binder *b, nw_hfq_matrix *m, bool *found)
                 : codes->format == NW_FMT_U8 ? NW_HFQ_E2M1
                                              : NW_HFQ_WORDS;
     nw_status st = check_shape(b);
+    if (st == NW_OK && (m->layout == NW_HFQ_E2M1 || m->layout == NW_HFQ_E4M3)) {
+        st = refuse_parts(b);
+    }
     if (st == NW_OK) {
         st = m->layout == NW_HFQ_E2M1   ? bind_fp4(b, codes, scales, m)
              : m->layout == NW_HFQ_E4M3 ? bind_e4m3(b, codes, scales, m)
@@ -371,7 +398,10 @@ static nw_status bind_words(const binder *b, nw_hfq_matrix *m, bool *found)
     m->n_groups = ceil_div(b->n_cols, m->scale_cols);
     m->groups_first = true;
     m->zero_less_one = b->c->zero_less_one;
-    const nw_status st = check_words(b, m, &p);
+    nw_status st = check_words(b, m, &p);
+    if (st == NW_OK) {
+        st = demand(b, g->zeros, "qzeros", g->order, "g_idx");
+    }
     if (st != NW_OK) {
         return st;
     }
@@ -384,7 +414,7 @@ static nw_status bind_words(const binder *b, nw_hfq_matrix *m, bool *found)
     take_scales(p.scales, m);
     drop_plain_zeros(m);
     *found = true;
-    return awq ? NW_OK : bind_g_idx(b, "g_idx", m);
+    return awq ? refuse_parts(b) : bind_g_idx(b, "g_idx", m);
 }
 
 nw_status nw_hfq_bind(const nw_safetensors *s, const nw_hfq_config *c, const char *module,

@@ -40,6 +40,13 @@ static nw_status must_be_empty(view v, const char *key, nw_error *err)
         v.name, key);
 }
 
+static bool same_word(const json_t *o, const char *key, const char *want)
+{
+    const char *have = json_string_value(json_object_get(o, key));
+
+    return have != NULL && strcmp(have, want) == 0;
+}
+
 /* group_size: a number, or -1 or null for the whole row. */
 static nw_status group_size(view v, uint32_t *out, nw_error *err)
 {
@@ -51,8 +58,10 @@ static nw_status group_size(view v, uint32_t *out, nw_error *err)
         return NW_OK;
     }
     if (!json_is_integer(x) || n < 1 || n > MAX_GROUP_SIZE) {
-        return nw_fail(err, NW_E_RANGE, "%s: quantization_config: group_size must be -1 or 1 to %u",
-                       v.name, MAX_GROUP_SIZE);
+        return nw_fail(err, NW_E_RANGE,
+                       "%s: quantization_config: group_size is %" JSON_INTEGER_FORMAT
+                       ", it must be -1 or 1 to %u",
+                       v.name, n, MAX_GROUP_SIZE);
     }
     *out = (uint32_t)n;
     return NW_OK;
@@ -119,6 +128,8 @@ static nw_status weights(view v, nw_hfq_group *g, nw_error *err)
     }
     g->bits = bits;
     g->is_float = strcmp(type, "float") == 0;
+    g->zeros = json_is_false(json_object_get(v.o, "symmetric"));
+    g->order = same_word(v.o, "actorder", "group");
     g->scale_rows = 1;
     if (!g->is_float && strcmp(type, "int") != 0) {
         return refuse(v, "the type of weights must be 'int' or 'float'", err);
@@ -132,21 +143,21 @@ static nw_status weights(view v, nw_hfq_group *g, nw_error *err)
 /* The rule of one group's input_activations, and in words what of it is not done. */
 static nw_act_rule activations(const json_t *a, const char **note)
 {
-    const char *type = json_string_value(json_object_get(a, "type"));
-    const char *strategy = json_string_value(json_object_get(a, "strategy"));
     const json_int_t bits = json_integer_value(json_object_get(a, "num_bits"));
-    const bool is_float = type != NULL && strcmp(type, "float") == 0;
+    const bool is_float = same_word(a, "type", "float");
+    const bool symmetric = !json_is_false(json_object_get(a, "symmetric"));
 
     if (a == NULL || json_is_null(a)) {
         return NW_ACT_RULE_A16;
     }
-    if (bits == 8 && json_is_true(json_object_get(a, "dynamic")) && strategy != NULL &&
-        strcmp(strategy, "token") == 0) {
+    if (bits == 8 && symmetric && json_is_true(json_object_get(a, "dynamic")) &&
+        same_word(a, "strategy", "token")) {
         return is_float ? NW_ACT_RULE_FP8 : NW_ACT_RULE_A8;
     }
-    *note = bits == 4  ? "4-bit activations"
-            : is_float ? "FP8 activations with scales that are not of a token"
-                       : "INT8 activations with scales that are not of a token";
+    *note = bits == 4    ? "4-bit activations"
+            : !symmetric ? "activations with zero points"
+            : is_float   ? "FP8 activations with scales that are not of a token"
+                         : "INT8 activations with scales that are not of a token";
     return NW_ACT_RULE_A16;
 }
 
@@ -154,7 +165,7 @@ static nw_status add_group(view v, const char *key, const json_t *group, nw_hfq_
                            nw_error *err)
 {
     const json_t *w = json_object_get(group, "weights");
-    nw_act_rule act = activations(json_object_get(group, "input_activations"), &c->act_note);
+    nw_act_rule act = NW_ACT_RULE_A16;
     nw_hfq_group *g = &c->groups[c->n_groups];
 
     if (!json_is_object(group)) {
@@ -171,6 +182,7 @@ static nw_status add_group(view v, const char *key, const json_t *group, nw_hfq_
             "more than %d groups",
             v.name, key, NW_HFQ_MAX_GROUPS);
     }
+    act = activations(json_object_get(group, "input_activations"), &c->act_note);
     if (c->n_groups > 0 && act != c->act) {
         c->act_note = "different activations in different groups";
         act = NW_ACT_RULE_A16;
@@ -223,6 +235,8 @@ static nw_status one_group(view v, const char *const *bits_read, nw_hfq_config *
         return st;
     }
     c->groups[0].bits = bits;
+    c->groups[0].zeros = json_is_true(json_object_get(v.o, "zero_point"));
+    c->groups[0].order = json_is_true(json_object_get(v.o, "desc_act"));
     c->groups[0].scale_rows = 1;
     c->n_groups = 1;
     (void)snprintf(text, sizeof text, "%" PRIu32, bits);

@@ -329,5 +329,8 @@ json_t *nw_recipe_json(const nw_recipe *r, const nw_recipe_choice *choices, size
     if (doc != NULL && r->static_scales) {
         (void)json_object_set_new(doc, "activation_scale", json_string("static"));
     }
+    if (doc != NULL && r->short_groups) {
+        (void)json_object_set_new(doc, "last_group", json_string("short"));
+    }
     return doc;
 }

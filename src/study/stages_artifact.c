@@ -22,6 +22,8 @@ static bool same_text(const json_t *obj, const char *key, const char *want)
 /* Whether the manifest's recipe is what the recipe says now: a file may have been edited since. */
 static bool same_recipe(const nw_manifest *m, const char *spec)
 {
+    static const char *const optional[] = {"transform", "outliers", "activation_scale",
+                                           "last_group"};
     nw_error ignored = {.code = NW_OK};
     nw_recipe *recipe = NULL;
     json_t *now = NULL;
@@ -36,6 +38,10 @@ static bool same_recipe(const nw_manifest *m, const char *spec)
     {
         same = same && (strcmp(key, "kept_tensors") == 0 ||
                         json_equal(value, json_object_get(m->recipe, key)));
+    }
+    for (size_t i = 0; i < NW_COUNT(optional); i++) { /* a line of the file that is gone */
+        same = same && (json_object_get(m->recipe, optional[i]) != NULL) ==
+                           (json_object_get(now, optional[i]) != NULL);
     }
     json_decref(now);
     nw_recipe_close(recipe);
@@ -52,6 +58,7 @@ static bool is_made(const char *path, const char *recipe, const nw_digest *model
     const bool made =
         file != NULL && nw_file_exists(file) && nw_manifest_load(file, &m, &ignored) == NW_OK &&
         same_recipe(&m, recipe) && strcmp(m.source.hex, model->hex) == 0 &&
+        strcmp(m.tool_version, "narrow " NW_VERSION) == 0 &&
         (stats[0] == '\0' || same_text(json_object_get(m.recipe, "calibration"), "hash", stats));
 
     nw_manifest_release(&m);

@@ -12,6 +12,7 @@ log parcel >log.jsonl
 cat >gptq.yaml <<'END'
 method: gptq
 calibration: nowhere
+last_group: short
 targets: [{match: '.*_proj', weights: int4-g32-zp}]
 END
 sed -e '/^batch1/,$d' -e 's/recipe: int4-g32}/recipe: gptq.yaml}/' -e 's/windows: 4.*/windows: 2}/' \
@@ -40,6 +41,9 @@ steps second
 sed -i 's/int4-g32-zp/int4-g32/' gptq.yaml
 narrow study calibrated.yaml >out 2>edited || fail "exit $?"
 steps edited
+sed -i '/^last_group/d' gptq.yaml
+narrow study calibrated.yaml >out 2>removed || fail "exit $?"
+steps removed
 made >a
 log letter >log.jsonl
 narrow study calibrated.yaml >out 2>third || fail "exit $?"

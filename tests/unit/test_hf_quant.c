@@ -310,6 +310,59 @@ static void a_group_out_of_range_is_refused(void **state)
     nw_buf_release(&whole);
 }
 
+static void refuse(file *f, const char *config_text, const char *why)
+{
+    const nw_hfq_config c = config(config_text);
+    nw_hfq_matrix m = {0};
+    nw_error err = {0};
+    nw_buf whole;
+    bool found = false;
+    nw_safetensors *s = finish(f, &whole);
+
+    assert_int_not_equal(nw_hfq_bind(s, &c, "m", 1, ROWS, COLS, &m, &found, &err), NW_OK);
+    if (strstr(err.message, why) == NULL) {
+        fail_msg("'%s' is not in: %s", why, err.message);
+    }
+    nw_st_close(s);
+    nw_buf_release(&whole);
+}
+
+/* A part that the config asks for and the file lacks, and one that would change values unread. */
+static void parts_must_fit_the_config(void **state)
+{
+    static const uint8_t plain[ROWS * COLS] = {0};
+    static const uint8_t words[COLS * 4] = {0};
+    file f = start();
+
+    (void)state;
+    add(&f, "qweight", "I32", "[32,1]", words, sizeof words);
+    scales_down(&f);
+    refuse(&f,
+           "{\"quantization_config\":{\"quant_method\":\"awq\",\"bits\":4,\"group_size\":16,"
+           "\"zero_point\":true}}",
+           "'m' has no qzeros");
+    f = start();
+    awq(&f, false);
+    add(&f, "g_idx", "I32", "[32]", words, sizeof words);
+    refuse(&f, AWQ, "m.g_idx");
+    f = start();
+    add(&f, "weight", "F8_E4M3", "[8,32]", plain, sizeof plain);
+    add(&f, "weight_scale", "F32", "[8,1]", plain, ROWS * sizeof(float));
+    add(&f, "weight_zero_point", "I8", "[8,1]", plain, ROWS);
+    refuse(&f,
+           "{\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"config_groups\":"
+           "{\"g\":{\"weights\":{\"num_bits\":8,\"type\":\"float\",\"strategy\":\"channel\"}}}}}",
+           "m.weight_zero_point");
+    f = start();
+    add(&f, "weight_packed", "I32", "[8,4]", plain, ROWS * COLS / 2);
+    add(&f, "weight_scale", "BF16", "[8,2]", plain, ROWS * 2 * 2);
+    refuse(&f,
+           "{\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"config_groups\":"
+           "{\"g\":{\"weights\":{\"num_bits\":4,\"type\":\"int\",\"strategy\":\"group\","
+           "\"group_size\":16,\"symmetric\":false}}}}}",
+           "'m' has no weight_zero_point");
+}
+
 static struct refusal {
     const char *name, *config, *message;
 } refusals[] = {
@@ -320,7 +373,7 @@ static struct refusal {
     {"gptq_marlin", "{\"quant_method\":\"gptq\",\"bits\":4,\"checkpoint_format\":\"marlin\"}",
      "checkpoint_format 'marlin'"},
     {"group_size_0", "{\"quant_method\":\"gptq\",\"bits\":4,\"group_size\":0}",
-     "group_size must be"},
+     "group_size is 0, it must be"},
     {"rotations",
      "{\"quant_method\":\"compressed-tensors\",\"config_groups\":{},\"transform_config\":"
      "{\"config_groups\":{\"u\":{}}}}",
@@ -370,6 +423,10 @@ static struct act_row {
     {"fp4_local",
      "{\"num_bits\":4,\"type\":\"float\",\"strategy\":\"tensor_group\",\"dynamic\":\"local\"}",
      NW_ACT_RULE_A16, true},
+    {"int8_with_zero_points",
+     "{\"num_bits\":8,\"type\":\"int\",\"strategy\":\"token\",\"dynamic\":true,"
+     "\"symmetric\":false}",
+     NW_ACT_RULE_A16, true},
 };
 
 static void activations_are_told(void **state)
@@ -395,6 +452,7 @@ int main(void)
         cmocka_unit_test(twins_are_wrong),
         cmocka_unit_test(floats_are_read),
         cmocka_unit_test(a_group_out_of_range_is_refused),
+        cmocka_unit_test(parts_must_fit_the_config),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
