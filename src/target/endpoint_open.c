@@ -84,6 +84,18 @@ static const json_t *entry_of(const json_t *list, const char *wanted)
     return wanted == NULL ? json_array_get(list, 0) : NULL;
 }
 
+/* Tokens of the context; 0: not said. */
+static uint32_t length_of(const json_t *entry)
+{
+    const json_int_t len = json_integer_value(json_object_get(entry, "max_model_len"));
+    const json_t *meta = json_object_get(entry, "meta"); /* llama.cpp */
+    const json_int_t trained = json_integer_value(json_object_get(meta, "n_ctx_train"));
+
+    return len > 0 && len <= UINT32_MAX           ? (uint32_t)len
+           : trained > 0 && trained <= UINT32_MAX ? (uint32_t)trained
+                                                  : 0;
+}
+
 /* What the first replica says is taken over; the others have to serve the same model. */
 static nw_status take_models(nw_endpoint *ep, size_t i, const json_t *root, const char *wanted,
                              nw_error *err)
@@ -94,9 +106,6 @@ static nw_status take_models(nw_endpoint *ep, size_t i, const json_t *root, cons
     const json_t *owned = entry != NULL ? entry : json_array_get(list, 0);
     const char *id = json_string_value(json_object_get(entry, "id"));
     const char *owner = json_string_value(json_object_get(owned, "owned_by"));
-    const json_int_t len = json_integer_value(json_object_get(entry, "max_model_len"));
-    const json_t *meta = json_object_get(entry, "meta"); /* llama.cpp */
-    const json_int_t trained = json_integer_value(json_object_get(meta, "n_ctx_train"));
 
     if (wanted == NULL && id == NULL) {
         return nw_fail(err, NW_E_NETWORK, "%s/v1/models: names no model, and none was given",
@@ -113,9 +122,7 @@ static nw_status take_models(nw_endpoint *ep, size_t i, const json_t *root, cons
     (void)snprintf(ep->owner, sizeof ep->owner, "%.31s", owner != NULL ? owner : "");
     nw_utf8_mend(ep->owner);
     ep->event_usage = strcmp(ep->owner, "narrow") == 0 || strcmp(ep->owner, "vllm") == 0;
-    ep->max_model_len = len > 0 && len <= UINT32_MAX           ? (uint32_t)len
-                        : trained > 0 && trained <= UINT32_MAX ? (uint32_t)trained
-                                                               : 0;
+    ep->max_model_len = length_of(entry);
     ep->model = strdup(wanted != NULL ? wanted : id);
     return ep->model != NULL ? NW_OK : nw_fail(err, NW_E_NOMEM, "%s: no memory", ep->root);
 }

@@ -121,7 +121,7 @@ static struct row {
      false, "HTTP status 500: Only no echo is supported"},
     {"fails", fails, 1, NW_E_NETWORK, NW_E_NETWORK, false, "HTTP status 500: out of memory"},
     {"cut_inside_a_character", cut_character, 1, NW_E_UNSUPPORTED, NW_E_UNSUPPORTED, false,
-     "012345678?)"},
+     "012345678)"},
     {"fails_later", later_wrong, NW_COUNT(later_wrong), NW_OK, NW_E_NETWORK, false,
      "2 log-probabilities for a prompt of 4 tokens"},
 };
@@ -161,14 +161,15 @@ static void scores(void **state)
 }
 
 /* A server without room, twice for each question: nothing is kept of that. */
+static const mock_answer late[] = {
+    {TRIAL_A, TRIAL("-7"), 0, 2},
+    {TRIAL_B, TRIAL("-8"), 0, 0},
+    {"\"prompt\":\"tokens\"", WHOLE("{\"tokens\":[9,10]}"), 0, 2},
+    {"\"prompt\":\"hi\"", WHOLE("{\"tokens\":[1,2,3]}"), 0, 0},
+};
+
 static void no_room_is_no_answer(void **state)
 {
-    static const mock_answer late[] = {
-        {TRIAL_A, TRIAL("-7"), 0, 2},
-        {TRIAL_B, TRIAL("-8"), 0, 0},
-        {"\"prompt\":\"tokens\"", WHOLE("{\"tokens\":[9,10]}"), 0, 2},
-        {"\"prompt\":\"hi\"", WHOLE("{\"tokens\":[1,2,3]}"), 0, 0},
-    };
     mock_server *m = mock_open(late, NW_COUNT(late), "someone");
     nw_target *t = open_at(mock_url(m), &(nw_target_options){.max_retries = 1});
     nw_error err = {0};
