@@ -4,7 +4,6 @@
 
 #include <dirent.h>
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +27,21 @@ uint16_t nw_url_port(const char *url)
                                : strncmp(url, "https", 5) == 0 ? 443
                                                                : 80;
     return port <= UINT16_MAX ? (uint16_t)port : 0;
+}
+
+bool nw_url_is_loopback(const char *url)
+{
+    static const char *const hosts[] = {"http://127.0.0.1", "http://localhost", "http://[::1]"};
+
+    for (size_t i = 0; i < sizeof hosts / sizeof hosts[0]; i++) {
+        const size_t n = strlen(hosts[i]);
+        if (strncmp(url, hosts[i], n) == 0) {
+            const char *end = url + n;
+            end += *end == ':' ? 1 + strspn(end + 1, "0123456789") : 0;
+            return (*end == '\0' || *end == '/') && strchr(end, ',') == NULL;
+        }
+    }
+    return false;
 }
 
 /* The inode of the socket that listens on the port, from a table such as /proc/net/tcp; 0: none. */

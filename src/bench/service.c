@@ -130,18 +130,6 @@ static nw_status start_child(const nw_service_options *o, nw_service *s, char *u
     return NW_OK;
 }
 
-static bool is_loopback(const char *url)
-{
-    static const char *const hosts[] = {"http://127.0.0.1", "http://localhost", "http://[::1]"};
-
-    for (size_t i = 0; i < NW_COUNT(hosts); i++) {
-        if (strncmp(url, hosts[i], strlen(hosts[i])) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static nw_status open_target(const nw_service_options *o, const char *spec, nw_service *s,
                              nw_error *err)
 {
@@ -156,7 +144,7 @@ static nw_status open_target(const nw_service_options *o, const char *spec, nw_s
     s->facts = nw_target_facts(s->target);
     if (o->in_process) {
         s->pid = getpid();
-    } else if (s->pid == 0 && is_loopback(spec)) {
+    } else if (s->pid == 0 && nw_url_is_loopback(spec)) {
         s->pid = (pid_t)json_integer_value(json_object_get(s->facts, "pid"));
         s->pid = s->pid != 0 ? s->pid : nw_listener_pid(nw_url_port(spec));
     }

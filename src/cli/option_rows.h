@@ -89,10 +89,10 @@
         .unit = "tries",                                                                   \
         .help = "more tries of a request that a server had no room for, or never answered" \
     }
-#define NW_OPTION_MAX_RATE                                                              \
-    {                                                                                   \
-        .name = "max-rate", .type = NW_OPT_DOUBLE, .fallback = "0", .lo = 0, .hi = 1e6, \
-        .unit = "requests/s", .help = "requests sent to a server at most; 0: no limit"  \
+#define NW_OPTION_MAX_RATE                                                                       \
+    {                                                                                            \
+        .name = "max-rate", .type = NW_OPT_DOUBLE, .lo = 0.001, .hi = 1e6, .unit = "requests/s", \
+        .help = "requests sent to a server at most (no limit)"                                   \
     }
 
 #endif

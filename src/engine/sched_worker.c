@@ -110,7 +110,7 @@ static uint32_t find_shared(nw_scheduler *s, nw_sched_job *j)
 }
 
 /* Opens a session for the job, with the pages that others computed for the same beginning; false, with
- * nothing held, while there is no session or no pages for its tokens and one more. */
+ * nothing held, while there is no session or no pages for its tokens and one more, where one follows. */
 static bool seat(nw_scheduler *s, nw_sched_job *j)
 {
     nw_error err = {0};
@@ -119,7 +119,8 @@ static bool seat(nw_scheduler *s, nw_sched_job *j)
         return false;
     }
     (void)find_shared(s, j);
-    const uint32_t need = nw_session_pages_needed(j->session, j->n_tokens + 1);
+    const uint32_t need =
+        nw_session_pages_needed(j->session, j->n_tokens + (j->request.max_tokens > 0));
     if (need + promised_pages(s) > nw_engine_pages_free(s->engine)) {
         nw_session_close(j->session);
         j->session = NULL;

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "eval/session.h"
 #include "model/tokenizer.h"
+#include "model/unicode.h"
 #include "record/fingerprint.h"
 
 enum { DEFAULT_PARALLEL = 16 };
@@ -114,6 +115,7 @@ static nw_status open_remote(nw_eval_session *s, nw_error *err)
         const char *hash = json_string_value(json_object_get(facts, "artifact_hash"));
         (void)snprintf(s->hash_text, sizeof s->hash_text, "%.64s",
                        hash != NULL ? hash : nw_target_model(s->remote));
+        nw_utf8_mend(s->hash_text);
         s->artifact_hash = s->hash_text;
         s->max_len = nw_target_max_len(s->remote);
         json_decref(facts);
@@ -228,31 +230,35 @@ static nw_status check_options(const nw_eval_options *o, unsigned layers, nw_err
 /* Layers that a server has to give log-probabilities for. */
 #define BY_LIKELIHOOD (NW_EVAL_PERPLEXITY | NW_EVAL_CHOICE)
 
-static bool can_score(const nw_eval_session *s, unsigned layer, nw_error *why)
+/* NW_E_UNSUPPORTED: the layer is left out, with the reason. Any other failure is of the moment. */
+static nw_status can_score(const nw_eval_session *s, unsigned layer, nw_error *why)
 {
     int32_t *ids = NULL;
     size_t n = 0;
 
     if (nw_target_can_score(s->remote, why) != NW_OK) {
-        return false;
+        return why->code;
     }
     if (layer == NW_EVAL_PERPLEXITY && s->tokenizer == NULL) {
-        (void)nw_fail(why, NW_E_UNSUPPORTED,
-                      "windows are cut by a tokenizer here: give --tokenizer MODEL");
-        return false;
+        return nw_fail(why, NW_E_UNSUPPORTED,
+                       "windows are cut by a tokenizer here: give --tokenizer MODEL");
     }
-    const bool ok = nw_target_tokenize(s->remote, "a", 1, true, &ids, &n, why) == NW_OK;
+    const nw_status st = nw_target_tokenize(s->remote, "a", 1, true, &ids, &n, why);
     free(ids);
-    return ok;
+    return st;
 }
 
-static void put_absent(nw_eval_session *s, const char *layer, const char *why)
+/* The reason holds text of a server, and may be cut. */
+static nw_status put_absent(nw_eval_session *s, const char *layer, char *why, nw_error *err)
 {
+    nw_utf8_mend(why);
     nw_log(NW_LOG_WARN, "%s: not measured: %s", layer, why);
     if (s->absent == NULL) {
         s->absent = json_object();
     }
-    (void)json_object_set_new(s->absent, layer, json_string(why));
+    return json_object_set_new(s->absent, layer, json_string(why)) == 0
+               ? NW_OK
+               : nw_fail(err, NW_E_NOMEM, "no memory for why a layer was not measured");
 }
 
 static nw_status run_layers(nw_eval_session *s, unsigned layers, nw_error *err)
@@ -270,10 +276,17 @@ static nw_status run_layers(nw_eval_session *s, unsigned layers, nw_error *err)
         if ((layers & 1U << i) == 0) {
             continue;
         }
-        if (s->remote != NULL && (1U << i & BY_LIKELIHOOD) != 0 && !can_score(s, 1U << i, &why)) {
-            put_absent(s, names[i], why.message);
+        const bool asks = s->remote != NULL && (1U << i & BY_LIKELIHOOD) != 0;
+        nw_status st = asks ? can_score(s, 1U << i, &why) : NW_OK;
+        if (st == NW_E_UNSUPPORTED) {
+            st = put_absent(s, names[i], why.message, err);
             layers &= ~(1U << i);
-        } else if (run[i](s, err) != NW_OK) {
+        } else if (st == NW_OK) {
+            st = run[i](s, err);
+        } else {
+            *err = why;
+        }
+        if (st != NW_OK) {
             return nw_context(err, "%s", names[i]);
         }
     }

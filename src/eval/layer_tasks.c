@@ -192,7 +192,12 @@ static nw_status same_template(const nw_eval_session *s, const nw_suite *suite, 
     if (nw_chat_encode(s->tokenizer, req.messages, true, &ids, &ignored) == NW_OK) {
         *same = ids.n == r.n_prompt;
     }
-    if (!*same) {
+    if (r.n_prompt == 0) {
+        nw_log(NW_LOG_WARN,
+               "the server does not tell the tokens of a chat: whether its template is that of %s "
+               "is not known, and its runs are not compared with those under this one",
+               s->o->tokenizer);
+    } else if (!*same) {
         nw_log(
             NW_LOG_WARN,
             "the server makes %u tokens of a chat, %s %zu: its template is another, and its runs "

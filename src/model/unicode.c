@@ -106,6 +106,26 @@ bool nw_utf8_repair(const char *s, size_t n, nw_buf *out)
     return nw_buf_add(out, s + start, n - start);
 }
 
+void nw_utf8_mend(char *text)
+{
+    const size_t n = strlen(text);
+    size_t kept = 0;
+
+    for (size_t i = 0; i < n;) {
+        uint32_t cp = 0;
+        bool valid = true;
+        const size_t used = nw_utf8_decode(text + i, n - i, &cp, &valid);
+        if (valid) {
+            memmove(text + kept, text + i, used);
+            kept += used;
+        } else if (i + used < n) {
+            text[kept++] = '?';
+        }
+        i += used;
+    }
+    text[kept] = '\0';
+}
+
 const char *nw_bytes_find(const char *s, size_t n, const char *what, size_t n_what)
 {
     const char *end = s + n;

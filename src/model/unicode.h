@@ -18,6 +18,9 @@ size_t nw_utf8_encode(uint32_t cp, char out[4]);
 bool nw_utf8_valid(const char *s, size_t n);
 /* Appends s with every ill-formed part replaced by U+FFFD. */
 bool nw_utf8_repair(const char *s, size_t n, nw_buf *out);
+/* In place, for messages cut to a size: a character that the end cuts goes, any other ill-formed part
+ * becomes one '?'. */
+void nw_utf8_mend(char *text);
 
 bool nw_is_letter(uint32_t cp); /* \p{L} */
 bool nw_is_number(uint32_t cp); /* \p{N} */

@@ -7,6 +7,7 @@
 
 #include "quant/block_method.h"
 #include "quant/gptq.h"
+#include "quant/grid.h"
 #include "quant/hqq.h"
 
 /* Sweeps after which polishing changes less than the rounding of the scales; it ends by itself when
@@ -81,7 +82,18 @@ static bool has_grid(nw_panel_type type)
 bool nw_method_knows(nw_method m, nw_panel_type type)
 {
     const bool fp4 = type.kind == NW_PANEL_NVFP4 || type.kind == NW_PANEL_MXFP4;
-    return m == NW_METHOD_RTN || (has_grid(type) && !(m == NW_METHOD_HQQ && fp4));
+    const bool wide = type.group == 0 || type.group > NW_GRID_FULL;
+    return m == NW_METHOD_RTN ||
+           (has_grid(type) && !(m == NW_METHOD_HQQ && fp4) && !(m == NW_METHOD_AWQ && wide));
+}
+
+nw_method nw_method_for(nw_method m, nw_panel_type type)
+{
+    if (nw_method_knows(m, type)) {
+        return m;
+    }
+    return m == NW_METHOD_AWQ && nw_method_knows(NW_METHOD_IMATRIX, type) ? NW_METHOD_IMATRIX
+                                                                          : NW_METHOD_RTN;
 }
 
 bool nw_method_writes(nw_panel_type type)
@@ -98,7 +110,7 @@ static nw_method effective(nw_method m, nw_panel_type type)
     if (m == NW_METHOD_RTN && !nw_rtn_writes(type)) {
         return NW_METHOD_REFIT;
     }
-    return nw_method_knows(m, type) ? m : NW_METHOD_RTN;
+    return nw_method_for(m, type);
 }
 
 const char *nw_method_text(nw_method m, nw_panel_type type, nw_scale_rule rule)

@@ -34,8 +34,11 @@ const char *nw_method_name(nw_method m);
 NW_MUST_USE bool nw_method_parse(const char *name, nw_method *out);
 bool nw_method_needs_stats(nw_method m);
 bool nw_method_needs_factor(nw_method m); /* of the Hessian */
-/* False where the method has no meaning for a layout, which is then rounded to nearest: floats. */
+/* False where the method has no meaning for a layout: floats; awq for groups of more than NW_GRID_FULL
+ * columns and for whole rows. */
 bool nw_method_knows(nw_method m, nw_panel_type type);
+/* The method itself, or what is done in its place: imatrix for awq, else rounding to nearest. */
+nw_method nw_method_for(nw_method m, nw_panel_type type);
 /* Whether any method writes this layout. */
 bool nw_method_writes(nw_panel_type type);
 /* Sentence for the manifest: what the method does to this layout. */

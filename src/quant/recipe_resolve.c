@@ -138,9 +138,9 @@ static void choose(const nw_recipe *r, const nw_ckpt_tensor *t, pcre2_match_data
         out->asked = r->targets.items[target].method;
         out->block = out->asked_block = r->targets.items[target].block;
         choose_block(out);
-        const bool knows = out->block != NW_FMT_F32 ? nw_block_knows(out->block, out->asked)
-                                                    : nw_method_knows(out->asked, out->type);
-        out->method = knows ? out->asked : NW_METHOD_RTN;
+        out->method = out->block == NW_FMT_F32 ? nw_method_for(out->asked, out->type)
+                      : nw_block_knows(out->block, out->asked) ? out->asked
+                                                               : NW_METHOD_RTN;
         out->why = r->targets.items[target].text;
     }
 }
@@ -153,7 +153,7 @@ static void check_methods(const nw_recipe *r, const nw_recipe_choice *choices, s
 
     for (size_t i = 0; i < n; i++) {
         const nw_recipe_choice *ch = &choices[i];
-        const char *name = nw_method_name(ch->method);
+        const char *name = nw_method_name(ch->asked);
         nw_input input = NW_INPUT_COUNT;
         if (!nw_method_needs_stats(ch->method)) {
             continue;

@@ -13,8 +13,6 @@
 #include "base/clock.h"
 
 #define MAX_EVENT_WAIT_MS 1000
-#define BACK_OFF_FIRST_S  0.25
-#define BACK_OFF_LAST_S   8.0
 #define MAX_RETRY_AFTER_S 60.0
 
 void nw_ep_call_free(nw_ep_call *call)
@@ -127,6 +125,27 @@ static size_t pick_replica(nw_endpoint *ep, const nw_ep_call *call)
     return best;
 }
 
+static void unlink_call(nw_endpoint *ep, nw_ep_call *call)
+{
+    nw_ep_call **at = &ep->calls;
+
+    while (*at != call) {
+        at = &(*at)->next;
+    }
+    *at = call->next;
+}
+
+static void finish_call(nw_endpoint *ep, nw_ep_call *call, CURLcode rc, long http)
+{
+    unlink_call(ep, call);
+    nw_ep_reply_end(call, rc, http, curl_easy_strerror(rc));
+    pthread_mutex_lock(&ep->lock);
+    ep->n_open--;
+    pthread_mutex_unlock(&ep->lock);
+    nw_ep_call_free(call);
+}
+
+/* The call is gone after that where curl does not take it. */
 static void begin_transfer(nw_ep_call *call)
 {
     char url[1024];
@@ -139,7 +158,10 @@ static void begin_transfer(nw_ep_call *call)
     call->retry_after_s = -1;
     (void)snprintf(url, sizeof url, "%s%s", ep->roots[call->replica], call->path);
     curl_easy_setopt(call->easy, CURLOPT_URL, url);
-    (void)curl_multi_add_handle(ep->multi, call->easy);
+    if (curl_multi_add_handle(ep->multi, call->easy) != CURLM_OK) {
+        ep->n_asking[call->replica]--;
+        finish_call(ep, call, CURLE_FAILED_INIT, 0);
+    }
 }
 
 static void end_transfer(nw_ep_call *call)
@@ -171,33 +193,13 @@ static bool retry_later(nw_ep_call *call, CURLcode rc, long http)
         call->gen.n_marks > 0) {
         return false;
     }
-    double wait_s = BACK_OFF_FIRST_S * pow(2.0, (double)(call->n_tries - 1));
-    wait_s = fmin(wait_s, BACK_OFF_LAST_S);
+    double wait_s = NW_EP_BACK_OFF_FIRST_S * pow(2.0, (double)(call->n_tries - 1));
+    wait_s = fmin(wait_s, NW_EP_BACK_OFF_LAST_S);
     wait_s = fmax(wait_s, call->retry_after_s);
     call->due_ns = take_slot(call->ep, nw_now_ns() + (int64_t)(wait_s * 1e9));
     nw_ep_reply_release(call);
     nw_ep_reply_begin(call);
     return true;
-}
-
-static void unlink_call(nw_endpoint *ep, nw_ep_call *call)
-{
-    nw_ep_call **at = &ep->calls;
-
-    while (*at != call) {
-        at = &(*at)->next;
-    }
-    *at = call->next;
-}
-
-static void finish_call(nw_endpoint *ep, nw_ep_call *call, CURLcode rc, long http)
-{
-    unlink_call(ep, call);
-    nw_ep_reply_end(call, rc, http, curl_easy_strerror(rc));
-    pthread_mutex_lock(&ep->lock);
-    ep->n_open--;
-    pthread_mutex_unlock(&ep->lock);
-    nw_ep_call_free(call);
 }
 
 static void collect_finished(nw_endpoint *ep)
@@ -277,7 +279,8 @@ static int start_due(nw_endpoint *ep)
     const int64_t now = nw_now_ns();
     int64_t wait_ms = MAX_EVENT_WAIT_MS;
 
-    for (nw_ep_call *c = ep->calls; c != NULL; c = c->next) {
+    for (nw_ep_call *c = ep->calls, *next = NULL; c != NULL; c = next) {
+        next = c->next; /* a call that cannot begin is gone */
         if (c->due_ns != 0 && c->due_ns <= now) {
             begin_transfer(c);
         } else if (c->due_ns != 0 && (c->due_ns - now) / 1000000 + 1 < wait_ms) {

@@ -18,6 +18,10 @@
 
 #define NW_EP_MAX_REPLICAS 16
 
+/* Between tries of a request that found no room: the first wait, doubled each time up to the last. */
+#define NW_EP_BACK_OFF_FIRST_S 0.25
+#define NW_EP_BACK_OFF_LAST_S  8.0
+
 typedef struct nw_endpoint nw_endpoint;
 
 /* How a server gives log-probabilities of prompt tokens. */
@@ -123,6 +127,11 @@ void nw_ep_reply_end(nw_ep_call *call, CURLcode rc, long http_status, const char
  * NULL where it is none; *http its status. NW_E_NETWORK: no answer. */
 NW_MUST_USE nw_status nw_ep_ask(const nw_endpoint *ep, size_t replica, const char *path,
                                 const json_t *body, long *http, json_t **out, nw_error *err);
+/* The same with the retries of the endpoint, replicas in turn, for finding out what a server can.
+ * NW_E_BUSY: 408, 429 or 503 to the end; NW_E_NETWORK: no answer, or another 5xx but 501, whose
+ * status is in *http. */
+NW_MUST_USE nw_status nw_ep_ask_again(const nw_endpoint *ep, const char *path, const json_t *body,
+                                      long *http, json_t **out, nw_error *err);
 /* GET of the first replica that has to be answered by 200 and JSON; NW_E_NETWORK names URL and status. */
 NW_MUST_USE nw_status nw_ep_get_json(const nw_endpoint *ep, const char *path, json_t **out,
                                      nw_error *err);
@@ -140,7 +149,7 @@ void nw_ep_close(void *ep); /* also one that was opened half way */
 extern const nw_target_ops nw_endpoint_ops;
 
 /* Log-probabilities. Ready: finds out, once, how this server gives them; NW_E_UNSUPPORTED says why it
- * does not. Body and read are the two ends of one request; read sets *why where the answer is not
+ * does not, any other failure is of the moment and nothing is kept of it. Body and read are the two ends of one request; read sets *why where the answer is not
  * what was asked for. */
 NW_MUST_USE nw_status nw_ep_score_ready(nw_endpoint *ep, nw_error *err);
 json_t *nw_ep_score_body(const nw_endpoint *ep, const nw_ep_score *s);
@@ -149,10 +158,10 @@ NW_MUST_USE bool nw_ep_score_read(const json_t *reply, nw_ep_score *s, char *why
 /* What can be measured here: see nw_target_probe. */
 NW_MUST_USE nw_status nw_ep_probe(void *ep, nw_target *t, json_t **out, nw_error *err);
 
-/* NW_OK where the server gives no ids to compare with. */
+/* NW_OK where the server gives no ids to compare with; not where it does not answer. */
 NW_MUST_USE nw_status nw_ep_check_tokenizer(nw_endpoint *ep, const nw_tokenizer *tok,
                                             nw_error *err);
-/* Ids of a text by the server; NW_E_UNSUPPORTED says why not. */
+/* Ids of a text by the server; NW_E_UNSUPPORTED says why it gives none, as for scores. */
 NW_MUST_USE nw_status nw_ep_tokenize(nw_endpoint *ep, const char *text, size_t n_bytes,
                                      bool add_bos, int32_t **ids, size_t *n, nw_error *err);
 

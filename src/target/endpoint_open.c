@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "model/unicode.h"
 #include "target/endpoint.h"
 
 static void curl_init_once(void)
@@ -70,16 +71,41 @@ static nw_status split_replicas(nw_endpoint *ep, const char *spec, nw_error *err
     return NW_OK;
 }
 
+/* The entry of the model asked for, or the first where none was; NULL. */
+static const json_t *entry_of(const json_t *list, const char *wanted)
+{
+    for (size_t i = 0; wanted != NULL && i < json_array_size(list); i++) {
+        const json_t *entry = json_array_get(list, i);
+        const char *id = json_string_value(json_object_get(entry, "id"));
+        if (id != NULL && strcmp(id, wanted) == 0) {
+            return entry;
+        }
+    }
+    return wanted == NULL ? json_array_get(list, 0) : NULL;
+}
+
+/* Tokens of the context; 0: not said. */
+static uint32_t length_of(const json_t *entry)
+{
+    const json_int_t len = json_integer_value(json_object_get(entry, "max_model_len"));
+    const json_t *meta = json_object_get(entry, "meta"); /* llama.cpp */
+    const json_int_t trained = json_integer_value(json_object_get(meta, "n_ctx_train"));
+
+    return len > 0 && len <= UINT32_MAX           ? (uint32_t)len
+           : trained > 0 && trained <= UINT32_MAX ? (uint32_t)trained
+                                                  : 0;
+}
+
 /* What the first replica says is taken over; the others have to serve the same model. */
 static nw_status take_models(nw_endpoint *ep, size_t i, const json_t *root, const char *wanted,
                              nw_error *err)
 {
-    const json_t *first = json_array_get(json_object_get(root, "data"), 0);
-    const char *id = json_string_value(json_object_get(first, "id"));
-    const char *owner = json_string_value(json_object_get(first, "owned_by"));
-    const json_int_t len = json_integer_value(json_object_get(first, "max_model_len"));
-    const json_t *meta = json_object_get(first, "meta"); /* llama.cpp */
-    const json_int_t trained = json_integer_value(json_object_get(meta, "n_ctx_train"));
+    const json_t *list = json_object_get(root, "data");
+    const json_t *entry = entry_of(list, wanted);
+    /* a model that is not listed, such as an alias, still has the server's owner, not its length */
+    const json_t *owned = entry != NULL ? entry : json_array_get(list, 0);
+    const char *id = json_string_value(json_object_get(entry, "id"));
+    const char *owner = json_string_value(json_object_get(owned, "owned_by"));
 
     if (wanted == NULL && id == NULL) {
         return nw_fail(err, NW_E_NETWORK, "%s/v1/models: names no model, and none was given",
@@ -94,10 +120,9 @@ static nw_status take_models(nw_endpoint *ep, size_t i, const json_t *root, cons
         return NW_OK;
     }
     (void)snprintf(ep->owner, sizeof ep->owner, "%.31s", owner != NULL ? owner : "");
+    nw_utf8_mend(ep->owner);
     ep->event_usage = strcmp(ep->owner, "narrow") == 0 || strcmp(ep->owner, "vllm") == 0;
-    ep->max_model_len = len > 0 && len <= UINT32_MAX           ? (uint32_t)len
-                        : trained > 0 && trained <= UINT32_MAX ? (uint32_t)trained
-                                                               : 0;
+    ep->max_model_len = length_of(entry);
     ep->model = strdup(wanted != NULL ? wanted : id);
     return ep->model != NULL ? NW_OK : nw_fail(err, NW_E_NOMEM, "%s: no memory", ep->root);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/unicode.h"
 #include "target/endpoint.h"
 
 typedef struct {
@@ -14,11 +15,15 @@ typedef struct {
     json_t *caps, *measures;
 } probe;
 
-/* ok, and a sentence that says how it was seen, or why not. */
+/* ok, and a sentence that says how it was seen, or why not; it may hold text of the server, cut. */
 static bool note(probe *p, const char *name, bool ok, const char *how)
 {
+    char text[320];
+
+    (void)snprintf(text, sizeof text, "%.319s", how);
+    nw_utf8_mend(text);
     (void)json_array_append_new(
-        p->caps, json_pack("{s:s, s:b, s:s}", "name", name, "ok", (int)ok, "how", how));
+        p->caps, json_pack("{s:s, s:b, s:s}", "name", name, "ok", (int)ok, "how", text));
     return ok;
 }
 
@@ -88,8 +93,12 @@ static bool stream_works(probe *p, bool *counted, bool *usage)
     }
     *counted =
         sum > 0 && sum == r.n_output; /* an event may hold the end of a character and no token */
-    (void)snprintf(how, sizeof how, "%u tokens in %zu events%s", r.n_output, r.n_events,
-                   many ? "" : ": the answer came at once");
+    const char *end = many ? "" : ": the answer came at once";
+    if (r.n_output > 0) {
+        (void)snprintf(how, sizeof how, "%u tokens in %zu events%s", r.n_output, r.n_events, end);
+    } else {
+        (void)snprintf(how, sizeof how, "%zu events, their tokens not told%s", r.n_events, end);
+    }
     note(p, "stream", many, how);
     (void)snprintf(how, sizeof how,
                    *usage ? "prompt %u, answer %u tokens; the tokens of each event are %sknown"
@@ -97,7 +106,9 @@ static bool stream_works(probe *p, bool *counted, bool *usage)
                    r.n_prompt, r.n_output, *counted ? "" : "not ");
     note(p, "usage in streams", *usage, how);
     note(p, "ignore_eos", r.n_output == 12,
-         r.n_output == 12 ? "12 of 12 tokens came" : "the answer ended before its length");
+         r.n_output == 12 ? "12 of 12 tokens came"
+         : *usage         ? "the answer ended before its length"
+                          : "not told: the answer came without counts");
     nw_gen_result_release(&r);
     return many;
 }
@@ -140,7 +151,10 @@ static bool tokenizes(probe *p)
     const bool ok = nw_ep_tokenize(p->ep, "tokens", 6, true, &ids, &n, &err) == NW_OK;
 
     free(ids);
-    note(p, "tokenize", ok, ok ? "POST /tokenize" : p->ep->tokens_why);
+    note(p, "tokenize", ok,
+         ok                             ? "POST /tokenize"
+         : err.code == NW_E_UNSUPPORTED ? p->ep->tokens_why
+                                        : err.message);
     if (p->t->own_tokenizer == NULL) {
         return ok;
     }
@@ -206,7 +220,8 @@ static void run_probe(probe *p)
     json_decref(reply);
     const bool score = nw_ep_score_ready(p->ep, &err) == NW_OK;
     note(p, "log-probabilities of prompts", score,
-         !score                                  ? p->ep->score_why
+         !score && err.code == NW_E_UNSUPPORTED  ? p->ep->score_why
+         : !score                                ? err.message
          : p->ep->score_kind == NW_EP_SCORE_ECHO ? "echo; other tokens give other numbers"
                                                  : "prompt_logprobs; other tokens give other "
                                                    "numbers");

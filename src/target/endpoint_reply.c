@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/unicode.h"
 #include "target/endpoint.h"
 
 void nw_ep_reply_begin(nw_ep_call *call)
@@ -28,6 +29,7 @@ static void fault(nw_ep_call *call, const char *what)
     if (!call->bad) {
         call->bad = true;
         (void)snprintf(call->why, sizeof call->why, "%.*s", (int)sizeof call->why - 1, what);
+        nw_utf8_mend(call->why);
     }
 }
 
@@ -204,6 +206,7 @@ static void end_refused(nw_ep_call *call, long http_status)
 
     (void)snprintf(why, sizeof why, "HTTP status %ld: %s", http_status,
                    m != NULL ? m : "no reason");
+    nw_utf8_mend(why);
     json_decref(root);
     nw_gen_end(&call->gen, st, NW_GEN_ERROR, why);
 }

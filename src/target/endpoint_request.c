@@ -1,9 +1,13 @@
 /* What an endpoint is sent: the bodies of /v1/chat/completions and /v1/completions, and plain GETs.
  * Settings at their defaults are left out, so that servers which know fewer of them still answer.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/signal.h"
+#include "model/unicode.h"
 #include "target/endpoint.h"
 
 static bool put(json_t *o, const char *key, json_t *value)
@@ -149,6 +153,43 @@ nw_status nw_ep_ask(const nw_endpoint *ep, size_t replica, const char *path, con
     return rc == CURLE_OK ? NW_OK
                           : nw_fail(err, NW_E_NETWORK, "%s: %s", url,
                                     why[0] != '\0' ? why : curl_easy_strerror(rc));
+}
+
+/* An answer that says nothing of what the server can: no room, or it failed at it. */
+static nw_status passing_fault(const char *path, long http, const json_t *reply, nw_error *err)
+{
+    const char *m = nw_ep_error_message(reply);
+    const bool busy = http == 408 || http == 429 || http == 503;
+
+    if (!busy && (http < 500 || http == 501)) {
+        return NW_OK;
+    }
+    (void)nw_fail(err, busy ? NW_E_BUSY : NW_E_NETWORK, "%s: HTTP status %ld: %.120s", path, http,
+                  m != NULL ? m : "no reason");
+    nw_utf8_mend(err->message);
+    return err->code;
+}
+
+nw_status nw_ep_ask_again(const nw_endpoint *ep, const char *path, const json_t *body, long *http,
+                          json_t **out, nw_error *err)
+{
+    for (unsigned n = 0;; n++) {
+        *http = 0;
+        nw_status st = nw_ep_ask(ep, n % ep->n_replicas, path, body, http, out, err);
+        const bool lost = st == NW_E_NETWORK;
+        st = st == NW_OK ? passing_fault(path, *http, *out, err) : st;
+        if (st == NW_OK) {
+            return NW_OK;
+        }
+        json_decref(*out);
+        *out = NULL;
+        if (!(lost || st == NW_E_BUSY) || n >= ep->max_retries || nw_stop_requested()) {
+            return st;
+        }
+        const double wait_s =
+            fmin(NW_EP_BACK_OFF_FIRST_S * pow(2.0, (double)n), NW_EP_BACK_OFF_LAST_S);
+        nw_sleep_until_ns(nw_now_ns() + (int64_t)(wait_s * 1e9));
+    }
 }
 
 nw_status nw_ep_get_json(const nw_endpoint *ep, const char *path, json_t **out, nw_error *err)

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/unicode.h"
 #include "target/endpoint.h"
 
 /* ln 1, and what float and a printed decimal add to it. */
@@ -106,39 +107,56 @@ bool nw_ep_score_read(const json_t *reply, nw_ep_score *s, char *why, size_t n_w
             return false;
         }
         s->logprob[i - s->n_context] = (float)lp;
-        s->greedy = s->greedy && lp >= best;
+        s->greedy = s->greedy && isfinite(best) && lp >= best; /* unknown: not greedy */
     }
     return true;
 }
 
 #define N_TRIAL 8
 
-/* One trial: NW_OK with the numbers, or why not. */
-static bool try_kind(nw_endpoint *ep, nw_ep_score *s, char *why, size_t n_why)
+/* Whether the same prompt is answered where nothing but an answer is asked for. */
+static bool answers_plainly(const nw_endpoint *ep, const nw_ep_score *s)
 {
     json_t *reply = NULL;
-    nw_error err = {0};
+    nw_error ignored = {0};
     long http = 0;
-    json_t *body = nw_ep_score_body(ep, s);
-    bool ok =
-        body != NULL && nw_ep_ask(ep, 0, "/v1/completions", body, &http, &reply, &err) == NW_OK;
+    json_t *body = json_pack("{s:s, s:o, s:i}", "model", ep->model, "prompt", id_list(s->ids, s->n),
+                             "max_tokens", 1);
+    const bool ok = body != NULL &&
+                    nw_ep_ask_again(ep, "/v1/completions", body, &http, &reply, &ignored) == NW_OK;
 
-    if (!ok) {
-        (void)snprintf(why, n_why, "%.*s", (int)n_why - 1, err.message);
-    } else if (http != 200) {
+    json_decref(reply);
+    json_decref(body);
+    return ok && http == 200;
+}
+
+/* One trial: NW_OK with the numbers; NW_E_UNSUPPORTED: the server answers, but not with them; anything
+ * else says nothing of what it can. llama.cpp refuses parameters with status 500, as others fail. */
+static nw_status try_kind(const nw_endpoint *ep, nw_ep_score *s, nw_error *err)
+{
+    json_t *reply = NULL;
+    long http = 0;
+    char why[200] = "";
+    json_t *body = nw_ep_score_body(ep, s);
+    nw_status st = body != NULL ? nw_ep_ask_again(ep, "/v1/completions", body, &http, &reply, err)
+                                : nw_fail(err, NW_E_NOMEM, "%s: no memory for a request", ep->root);
+
+    if (st == NW_E_NETWORK && http == 500 && answers_plainly(ep, s)) {
+        err->code = st = NW_E_UNSUPPORTED;
+    } else if (st == NW_OK && http != 200) {
         const char *m = nw_ep_error_message(reply);
-        (void)snprintf(why, n_why, "HTTP status %ld: %.120s", http, m != NULL ? m : "no reason");
-        ok = false;
-    } else {
-        ok = nw_ep_score_read(reply, s, why, n_why);
+        st = nw_fail(err, NW_E_UNSUPPORTED, "HTTP status %ld: %.120s", http,
+                     m != NULL ? m : "no reason");
+    } else if (st == NW_OK && !nw_ep_score_read(reply, s, why, sizeof why)) {
+        st = nw_fail(err, NW_E_UNSUPPORTED, "%s", why);
     }
     json_decref(reply);
     json_decref(body);
-    return ok;
+    return st;
 }
 
 /* Ids that any vocabulary has; the second list differs in its last two. */
-static void learn(nw_endpoint *ep)
+static nw_status learn(nw_endpoint *ep, nw_error *err)
 {
     static const struct {
         nw_ep_score_kind kind;
@@ -148,24 +166,28 @@ static void learn(nw_endpoint *ep)
                                               {100, 101, 102, 103, 104, 105, 112, 121}};
     float lp[2][N_TRIAL];
     char why[NW_COUNT(ways)][160] = {""};
+    nw_error fault = {0};
 
     for (size_t w = 0; w < NW_COUNT(ways); w++) {
-        bool ok = true;
-        for (size_t k = 0; k < 2 && ok; k++) {
+        nw_status st = NW_OK;
+        for (size_t k = 0; k < 2 && st == NW_OK; k++) {
             nw_ep_score s = {.kind = ways[w].kind,
                              .ids = trial[k],
                              .n = N_TRIAL,
                              .n_context = 1,
                              .logprob = lp[k]};
-            ok = try_kind(ep, &s, why[w], sizeof why[w]);
+            st = try_kind(ep, &s, &fault);
         }
-        if (ok && memcmp(lp[0], lp[1], (N_TRIAL - 1) * sizeof(float)) != 0) {
+        if (st != NW_OK && st != NW_E_UNSUPPORTED) {
+            *err = fault;
+            return nw_context(err, "asking for log-probabilities of a prompt");
+        }
+        if (st == NW_OK && memcmp(lp[0], lp[1], (N_TRIAL - 1) * sizeof(float)) != 0) {
             ep->score_kind = ways[w].kind;
-            return;
+            return NW_OK;
         }
-        if (ok) {
-            (void)snprintf(why[w], sizeof why[w], "other tokens get the same numbers");
-        }
+        (void)snprintf(why[w], sizeof why[w], "%.159s",
+                       st == NW_OK ? "other tokens get the same numbers" : fault.message);
     }
     if (strcmp(why[0], why[1]) == 0) {
         (void)snprintf(ep->score_why, sizeof ep->score_why, "echo and prompt_logprobs: %.160s",
@@ -174,19 +196,23 @@ static void learn(nw_endpoint *ep)
         (void)snprintf(ep->score_why, sizeof ep->score_why, "%s: %.90s; %s: %.90s", ways[0].name,
                        why[0], ways[1].name, why[1]);
     }
+    nw_utf8_mend(ep->score_why);
+    return NW_OK;
 }
 
 nw_status nw_ep_score_ready(nw_endpoint *ep, nw_error *err)
 {
+    nw_status st = NW_OK;
+
     pthread_mutex_lock(&ep->learn_lock);
     if (!ep->score_known) {
-        learn(ep);
-        ep->score_known = true;
+        st = learn(ep, err);
+        ep->score_known = st == NW_OK;
+    }
+    if (st == NW_OK && ep->score_kind == NW_EP_SCORE_NONE) {
+        st = nw_fail(err, NW_E_UNSUPPORTED,
+                     "the server gives no log-probabilities of prompt tokens (%s)", ep->score_why);
     }
     pthread_mutex_unlock(&ep->learn_lock);
-    return ep->score_kind != NW_EP_SCORE_NONE
-               ? NW_OK
-               : nw_fail(err, NW_E_UNSUPPORTED,
-                         "the server gives no log-probabilities of prompt tokens (%s)",
-                         ep->score_why);
+    return st;
 }

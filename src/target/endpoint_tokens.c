@@ -46,68 +46,72 @@ static bool read_ids(const json_t *reply, int32_t **ids, size_t *n)
     return true;
 }
 
-static bool ask_ids(const nw_endpoint *ep, nw_ep_tokens_kind kind, const char *text, size_t n_bytes,
-                    bool add_bos, int32_t **ids, size_t *n, char *why, size_t n_why)
+/* NW_E_UNSUPPORTED: an answer without ids. */
+static nw_status ask_ids(const nw_endpoint *ep, nw_ep_tokens_kind kind, const char *text,
+                         size_t n_bytes, bool add_bos, int32_t **ids, size_t *n, nw_error *err)
 {
-    nw_error err = {0};
     json_t *reply = NULL;
     long http = 0;
     json_t *body = tokenize_body(ep, kind, text, n_bytes, add_bos);
-    bool ok = body != NULL && nw_ep_ask(ep, 0, "/tokenize", body, &http, &reply, &err) == NW_OK;
+    nw_status st = body != NULL ? nw_ep_ask_again(ep, "/tokenize", body, &http, &reply, err)
+                                : nw_fail(err, NW_E_FORMAT, "the text is no UTF-8");
 
-    if (!ok) {
-        (void)snprintf(why, n_why, "%.*s", (int)n_why - 1,
-                       body != NULL ? err.message : "the text is no UTF-8");
-    } else if (http != 200) {
-        (void)snprintf(why, n_why, "/tokenize: HTTP status %ld", http);
-        ok = false;
-    } else {
-        ok = read_ids(reply, ids, n);
-        (void)snprintf(why, n_why, "%s", ok ? "" : "/tokenize: no list of ids in the answer");
+    if (st == NW_OK && http != 200) {
+        st = nw_fail(err, NW_E_UNSUPPORTED, "/tokenize: HTTP status %ld", http);
+    } else if (st == NW_OK && !read_ids(reply, ids, n)) {
+        st = nw_fail(err, NW_E_UNSUPPORTED, "/tokenize: no list of ids in the answer");
     }
     json_decref(reply);
     json_decref(body);
-    return ok;
+    return st;
 }
 
 /* The kind that gives a few ids for a few letters. */
-static void learn(nw_endpoint *ep)
+static nw_status learn(nw_endpoint *ep, nw_error *err)
 {
     static const nw_ep_tokens_kind kinds[] = {NW_EP_TOKENS_PROMPT, NW_EP_TOKENS_CONTENT};
 
     for (size_t i = 0; i < NW_COUNT(kinds) && ep->tokens_kind == NW_EP_TOKENS_NONE; i++) {
         int32_t *ids = NULL;
         size_t n = 0;
-        if (ask_ids(ep, kinds[i], "tokens", 6, false, &ids, &n, ep->tokens_why,
-                    sizeof ep->tokens_why)) {
+        nw_error fault = {0};
+        const nw_status st = ask_ids(ep, kinds[i], "tokens", 6, false, &ids, &n, &fault);
+        if (st == NW_OK) {
             ep->tokens_kind = n > 0 && n <= 6 ? kinds[i] : NW_EP_TOKENS_NONE;
             (void)snprintf(ep->tokens_why, sizeof ep->tokens_why,
                            "/tokenize: %zu ids for 6 letters", n);
+        } else if (st == NW_E_UNSUPPORTED) {
+            (void)snprintf(ep->tokens_why, sizeof ep->tokens_why, "%.199s", fault.message);
+        } else {
+            *err = fault;
+            return nw_context(err, "asking for the ids of a text");
         }
         free(ids);
     }
     ep->tokens_known = true;
+    return NW_OK;
 }
 
 nw_status nw_ep_tokenize(nw_endpoint *ep, const char *text, size_t n_bytes, bool add_bos,
                          int32_t **ids, size_t *n, nw_error *err)
 {
-    char why[200];
-
     pthread_mutex_lock(&ep->learn_lock);
-    if (!ep->tokens_known) {
-        learn(ep);
-    }
+    nw_status st = ep->tokens_known ? NW_OK : learn(ep, err);
     pthread_mutex_unlock(&ep->learn_lock);
+    if (st != NW_OK) {
+        return st;
+    }
     if (ep->tokens_kind == NW_EP_TOKENS_NONE) {
         return nw_fail(err, NW_E_UNSUPPORTED,
                        "%s: the server tokenizes nothing for others (%s), and no tokenizer was "
                        "given (--tokenizer)",
                        ep->root, ep->tokens_why);
     }
-    return ask_ids(ep, ep->tokens_kind, text, n_bytes, add_bos, ids, n, why, sizeof why)
-               ? NW_OK
-               : nw_fail(err, NW_E_NETWORK, "%s: %s", ep->root, why);
+    st = ask_ids(ep, ep->tokens_kind, text, n_bytes, add_bos, ids, n, err);
+    if (st == NW_E_UNSUPPORTED) { /* it gave ids before */
+        err->code = NW_E_NETWORK;
+    }
+    return st == NW_OK ? NW_OK : nw_context(err, "%s", ep->root);
 }
 
 /* Scripts, digits, blanks, an emoji of several parts, and text that looks like a control token. */
@@ -120,16 +124,16 @@ static const char probe_text[] =
 nw_status nw_ep_check_tokenizer(nw_endpoint *ep, const nw_tokenizer *tok, nw_error *err)
 {
     const size_t n_bytes = sizeof probe_text - 1;
-    nw_error ignored = {0};
     nw_ids ours;
     int32_t *theirs = NULL;
     size_t n = 0;
 
-    if (nw_ep_tokenize(ep, probe_text, n_bytes, true, &theirs, &n, &ignored) != NW_OK) {
-        return NW_OK; /* nothing to compare with */
+    nw_status st = nw_ep_tokenize(ep, probe_text, n_bytes, true, &theirs, &n, err);
+    if (st != NW_OK) {
+        return st == NW_E_UNSUPPORTED ? NW_OK : st; /* nothing to compare with */
     }
     nw_ids_init(&ours);
-    nw_status st = nw_tokenizer_encode(tok, probe_text, n_bytes, NW_TOK_BOS, &ours, err);
+    st = nw_tokenizer_encode(tok, probe_text, n_bytes, NW_TOK_BOS, &ours, err);
     size_t i = 0;
     while (st == NW_OK && i < n && i < ours.n && theirs[i] == ours.ids[i]) {
         i++;

@@ -45,11 +45,12 @@ static bool send_text(int fd, const char *s)
 
 static void send_models(mock_server *m, int fd)
 {
-    char body[200];
-    char head[300];
+    char body[300];
+    char head[400];
     const int n = snprintf(body, sizeof body,
-                           "{\"object\":\"list\",\"data\":[{\"id\":\"mock\",\"owned_by\":\"%s\"}]}",
-                           m->owner);
+                           "{\"object\":\"list\",\"data\":[{\"id\":\"mock\",\"owned_by\":\"%s\"},"
+                           "{\"id\":\"second\",\"owned_by\":\"%s\",\"max_model_len\":77}]}",
+                           m->owner, m->owner);
     (void)snprintf(head, sizeof head, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", n, body);
     (void)send_text(fd, head);
 }

@@ -19,6 +19,9 @@
 #define WHOLE(body) PIECES("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" body)
 #define REFUSE(text) \
     PIECES("HTTP/1.1 400 Bad\r\nConnection: close\r\n\r\n{\"error\":{\"message\":\"" text "\"}}")
+#define FAIL(text) \
+    PIECES("HTTP/1.1 500 No\r\nConnection: close\r\n\r\n{\"error\":{\"message\":\"" text "\"}}")
+#define TEN "0123456789"
 #define ECHO(n, lps, tops)                                                      \
     WHOLE("{\"choices\":[{\"text\":\"\",\"logprobs\":{\"token_logprobs\":[" lps \
           "],\"top_logprobs\":[" tops "]}}],\"usage\":{\"prompt_tokens\":" #n "}}")
@@ -68,6 +71,21 @@ static const mock_answer adds_a_token[] = {
 static const mock_answer probabilities[] = {
     {"prompt", ECHO(8, "null,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5", ""), 0, 0}};
 static const mock_answer refuses[] = {{"prompt", REFUSE("Only no echo is supported"), 0, 0}};
+static const mock_answer refuses_by_500[] = {
+    {"\"echo\":true", FAIL("Only no echo is supported"), 0, 0},
+    {"prompt_logprobs", FAIL("unknown"), 0, 0},
+    {"prompt", WHOLE("{\"choices\":[{\"text\":\"x\"}]}"), 0, 0}};
+static const mock_answer fails[] = {{"prompt", FAIL("out of memory"), 0, 0}};
+/* a character of two bytes at 119 of the 120 that are shown */
+static const mock_answer cut_character[] = {
+    {"prompt",
+     REFUSE(TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN "012345678\xC3\xA9\xC3\xA9\xC3\xA9"), 0,
+     0}};
+static const mock_answer not_told_greedy[] = {
+    {TRIAL_A, TRIAL("-7"), 0, 0},
+    {TRIAL_B, TRIAL("-8"), 0, 0},
+    {SCORED, ECHO(4, "null,-0.25,-1.5,-2", "null,{\"a\":-0.25},{},{\"c\":-2}"), 0, 0},
+};
 static const mock_answer later_wrong[] = {
     {TRIAL_A, TRIAL("-7"), 0, 0},
     {TRIAL_B, TRIAL("-8"), 0, 0},
@@ -84,6 +102,7 @@ static struct row {
 } rows[] = {
     {"echo", echo, NW_COUNT(echo), NW_OK, NW_OK, false, NULL}, /* with one 429 before it */
     {"greedy", greedy_echo, NW_COUNT(greedy_echo), NW_OK, NW_OK, true, NULL},
+    {"greedy_by_some", not_told_greedy, NW_COUNT(not_told_greedy), NW_OK, NW_OK, false, NULL},
     {"prompt_logprobs", by_prompt_logprobs, NW_COUNT(by_prompt_logprobs), NW_OK, NW_OK, false,
      NULL},
     {"parameter_is_ignored", ignores, 1, NW_E_UNSUPPORTED, NW_E_UNSUPPORTED, false,
@@ -98,6 +117,11 @@ static struct row {
      "no log-probability for prompt token 1"},
     {"refused", refuses, 1, NW_E_UNSUPPORTED, NW_E_UNSUPPORTED, false,
      "HTTP status 400: Only no echo is supported"},
+    {"refused_by_500", refuses_by_500, NW_COUNT(refuses_by_500), NW_E_UNSUPPORTED, NW_E_UNSUPPORTED,
+     false, "HTTP status 500: Only no echo is supported"},
+    {"fails", fails, 1, NW_E_NETWORK, NW_E_NETWORK, false, "HTTP status 500: out of memory"},
+    {"cut_inside_a_character", cut_character, 1, NW_E_UNSUPPORTED, NW_E_UNSUPPORTED, false,
+     "012345678)"},
     {"fails_later", later_wrong, NW_COUNT(later_wrong), NW_OK, NW_E_NETWORK, false,
      "2 log-probabilities for a prompt of 4 tokens"},
 };
@@ -133,6 +157,52 @@ static void scores(void **state)
         fail_msg("'%s' lacks '%s'", err.message, r->says);
     }
     nw_target_close(t);
+    mock_close(m);
+}
+
+/* A server without room, twice for each question: nothing is kept of that. */
+static const mock_answer late[] = {
+    {TRIAL_A, TRIAL("-7"), 0, 2},
+    {TRIAL_B, TRIAL("-8"), 0, 0},
+    {"\"prompt\":\"tokens\"", WHOLE("{\"tokens\":[9,10]}"), 0, 2},
+    {"\"prompt\":\"hi\"", WHOLE("{\"tokens\":[1,2,3]}"), 0, 0},
+};
+
+static void no_room_is_no_answer(void **state)
+{
+    mock_server *m = mock_open(late, NW_COUNT(late), "someone");
+    nw_target *t = open_at(mock_url(m), &(nw_target_options){.max_retries = 1});
+    nw_error err = {0};
+    int32_t *ids = NULL;
+    size_t n = 0;
+
+    (void)state;
+    assert_int_equal(nw_target_can_score(t, &err), NW_E_BUSY);
+    assert_non_null(strstr(err.message, "HTTP status 429: busy, wait"));
+    assert_int_equal(nw_target_can_score(t, &err), NW_OK);
+    assert_int_equal(nw_target_tokenize(t, "hi", 2, true, &ids, &n, &err), NW_E_BUSY);
+    assert_int_equal(nw_target_tokenize(t, "hi", 2, true, &ids, &n, &err), NW_OK);
+    assert_int_equal(n, 3);
+    free(ids);
+    nw_target_close(t);
+    mock_close(m);
+}
+
+/* The length is that of the model asked for; see send_models of mock_server.c. */
+static void length_of_the_model_asked_for(void **state)
+{
+    static const struct {
+        const char *model;
+        uint32_t max_len;
+    } asked[] = {{NULL, 0}, {"mock", 0}, {"second", 77}, {"not listed", 0}};
+    mock_server *m = mock_open(NULL, 0, "someone");
+
+    (void)state;
+    for (size_t i = 0; i < NW_COUNT(asked); i++) {
+        nw_target *t = open_at(mock_url(m), &(nw_target_options){.model = asked[i].model});
+        assert_int_equal(nw_target_max_len(t), asked[i].max_len);
+        nw_target_close(t);
+    }
     mock_close(m);
 }
 
@@ -264,6 +334,8 @@ static void bad_replicas_are_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_room_is_no_answer),
+        cmocka_unit_test(length_of_the_model_asked_for),
         cmocka_unit_test(replicas_share_the_requests),
         cmocka_unit_test(rate_is_limited),
         cmocka_unit_test(bad_replicas_are_named),

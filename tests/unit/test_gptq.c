@@ -124,6 +124,17 @@ static void each_method_beats_the_one_before(void **state)
     nw_hessian_release(&rest);
 }
 
+/* A group's block of the second moments is at most 128 columns wide; a row is taken as by imatrix. */
+static void awq_of_rows_is_imatrix_and_says_so(void **state)
+{
+    (void)state;
+    assert_true(nw_method_knows(NW_METHOD_AWQ, type_of("int4-g128")));
+    assert_true(nw_method_knows(NW_METHOD_AWQ, type_of("nvfp4")));
+    assert_false(nw_method_knows(NW_METHOD_AWQ, type_of("int8")));
+    assert_int_equal(nw_method_for(NW_METHOD_AWQ, type_of("int8")), NW_METHOD_IMATRIX);
+    assert_int_equal(nw_method_for(NW_METHOD_HQQ, type_of("nvfp4")), NW_METHOD_RTN);
+}
+
 /* The norm that hqq works on, of errors in the decoded bytes. */
 static double half_norm(nw_method m, const char *layout, const float *rows)
 {
@@ -461,6 +472,7 @@ static void values_beyond_the_scale_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(awq_of_rows_is_imatrix_and_says_so),
         cmocka_unit_test(hqq_lowers_its_norm),
         cmocka_unit_test(gptq_without_correlation_is_rounding),
         cmocka_unit_test(the_factor_is_of_the_inverse),

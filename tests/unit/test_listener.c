@@ -27,6 +27,26 @@ static void port_of_a_url(void **state)
     assert_int_equal(nw_url_port(r->url), r->port);
 }
 
+static struct loopback_row {
+    const char *name, *url;
+    bool is;
+} loopback_rows[] = {
+    {"address", "http://127.0.0.1:8080/v1", true},
+    {"name_alone", "http://localhost", true},
+    {"ipv6", "http://[::1]/v1", true},
+    {"longer_address", "http://127.0.0.10:80", false},
+    {"longer_name", "http://localhost.example.org:80", false},
+    {"user_name", "http://localhost:80@example.org/", false},
+    {"two_servers", "http://127.0.0.1:80,http://127.0.0.1:81", false},
+    {"other", "http://example.org", false},
+};
+
+static void loopback_by_the_whole_host(void **state)
+{
+    const struct loopback_row *r = *state;
+    assert_int_equal(nw_url_is_loopback(r->url), r->is);
+}
+
 static void this_process_listens(void **state)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -60,5 +80,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(this_process_listens)};
     return NW_RUN_TABLE("port_of_a_url", rows, port_of_a_url) +
+           NW_RUN_TABLE("loopback", loopback_rows, loopback_by_the_whole_host) +
            cmocka_run_group_tests_name("listener", tests, NULL, NULL);
 }

@@ -226,6 +226,31 @@ static void impossible_requests_are_refused_with_numbers(void **state)
     nw_engine_close(e);
 }
 
+/* A prompt that is scored and not answered needs no page for a token after it. */
+static void a_scored_prompt_may_fill_the_pool(void **state)
+{
+    (void)state;
+    nw_engine_options o = fixture_options();
+    nw_engine *probe = fixture_engine(0, &o);
+    o.kv_bytes = (size_t)nw_engine_get_facts(probe)->kv_bytes_per_token * 64 * 2;
+    nw_engine_close(probe);
+    nw_engine *e = fixture_engine(0, &o);
+    nw_scheduler *s = open_scheduler(e, 0, 0);
+    int32_t prompt[128];
+    client c = {0};
+
+    random_ids(7, prompt, NW_COUNT(prompt));
+    nw_sched_request r = request_of(&c, prompt, NW_COUNT(prompt), 0);
+    r.score_prompt = true;
+    submit(s, &r);
+    nw_scheduler_drain(s);
+    nw_scheduler_close(s);
+    nw_engine_close(e);
+    assert_int_equal(c.n_done, 1);
+    assert_string_equal(c.message, "");
+    assert_int_equal(c.n_prompt, 127);
+}
+
 /* Holds the worker between two steps until released. */
 typedef struct {
     pthread_mutex_t lock;
@@ -540,6 +565,7 @@ int main(void)
         cmocka_unit_test(a_crowd_gets_what_each_gets_alone),
         cmocka_unit_test(a_small_pool_changes_no_token),
         cmocka_unit_test(impossible_requests_are_refused_with_numbers),
+        cmocka_unit_test(a_scored_prompt_may_fill_the_pool),
         cmocka_unit_test(a_full_queue_is_busy_and_cancel_frees_it),
         cmocka_unit_test(a_client_cancels_from_its_event),
         cmocka_unit_test(closing_cancels_what_is_left),

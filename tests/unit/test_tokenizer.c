@@ -63,6 +63,25 @@ static void spm_bytes_and_unknown(void **state)
     nw_tokenizer_close(t);
 }
 
+static void cut_messages_are_mended(void **state)
+{
+    static const struct {
+        const char *text, *want;
+    } cuts[] = {{"", ""},
+                {"caf\xC3\xA9", "caf\xC3\xA9"},
+                {"caf\xC3", "caf"},
+                {"\xF0\x9F\x91", ""},
+                {"a\xE4\xBD; b\xFF.", "a?; b?."}};
+    char text[16];
+
+    (void)state;
+    for (size_t i = 0; i < NW_COUNT(cuts); i++) {
+        (void)snprintf(text, sizeof text, "%s", cuts[i].text);
+        nw_utf8_mend(text);
+        assert_string_equal(text, cuts[i].want);
+    }
+}
+
 /* Every byte of a text as its own token: what comes out is the text, never a part of a character. */
 static void detok_never_cuts(void **state)
 {
@@ -188,6 +207,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bpe_merges_by_rank),
         cmocka_unit_test(invalid_bytes_count_as_replacement),
+        cmocka_unit_test(cut_messages_are_mended),
         cmocka_unit_test(spm_bytes_and_unknown),
         cmocka_unit_test(detok_never_cuts),
         cmocka_unit_test(written_files_read_back),
