@@ -9,9 +9,9 @@ ls w | sed -n 's/^\(arrivals.*\)-[0-9a-f]\{8\}\.csv$/\1/p'
 sha256sum w/arrivals-*.csv | cut -d' ' -f1 | sort -u | wc -l
 wc -l w/arrivals-*.csv | sed -n 's/^ *\([0-9]*\) w.*/\1/p' | sort -u # 4 requests and the head
 
-echo "-- runs: candidate, windows, requests"
+echo "-- runs: candidate, windows, requests (8 of the files; a slow machine adds some that keep the load on)"
 rows w/study.db "SELECT candidate, (SELECT count(*) FROM \"window\" WHERE run_id = id),
-    (SELECT count(*) FROM request WHERE run_id = id) FROM run WHERE stage = 'load' ORDER BY id"
+    (SELECT min(count(*), 8) FROM request WHERE run_id = id) FROM run WHERE stage = 'load' ORDER BY id"
 echo "-- workloads, and candidates of each"
 rows w/study.db "SELECT count(*), n FROM (SELECT count(DISTINCT candidate) AS n FROM run
     WHERE stage = 'load' GROUP BY data_hash) GROUP BY n"
