@@ -197,8 +197,8 @@ static nw_status global_of(const nw_export_tensor *t, float *global, nw_error *e
 }
 
 /* What the scales are written as, and what is to be said of it. */
-static nw_status scale_format_of(const nw_export_tensor *t, const scheme *s, nw_format_id *format,
-                                 const char **fallback, nw_error *err)
+static nw_status scale_format_of(const plan *p, const nw_export_tensor *t, const scheme *s,
+                                 nw_format_id *format, const char **fallback, nw_error *err)
 {
     bool fit = true;
 
@@ -214,6 +214,10 @@ static nw_status scale_format_of(const nw_export_tensor *t, const scheme *s, nw_
                     "the recipe avoids it)";
     } else if (st == NW_OK && !fit) {
         *format = NW_FMT_F32; /* readers keep these as F32 */
+    }
+    if (*fallback != NULL && p->job->no_fallback) {
+        return nw_fail(err, NW_E_UNSUPPORTED, "tensor '%s': %s (--no-fallback forbids it)", t->name,
+                       *fallback);
     }
     return st;
 }
@@ -247,11 +251,7 @@ static nw_status add_parts(plan *p, const nw_export_tensor *t, const scheme *s, 
     float global = 1;
     nw_status st = global_of(t, &global, err);
 
-    st = st == NW_OK ? scale_format_of(t, s, &scale_format, &fallback, err) : st;
-    if (st == NW_OK && fallback != NULL && p->job->no_fallback) {
-        st = nw_fail(err, NW_E_UNSUPPORTED, "tensor '%s': %s (--no-fallback forbids it)", t->name,
-                     fallback);
-    }
+    st = st == NW_OK ? scale_format_of(p, t, s, &scale_format, &fallback, err) : st;
     if (st != NW_OK) {
         return st;
     }

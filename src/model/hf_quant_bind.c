@@ -256,6 +256,9 @@ static nw_status bind_fp4(const binder *b, const nw_st_tensor *codes, const nw_s
 {
     const nw_st_tensor *global = part(b, "weight_global_scale");
 
+    if (refuse_parts(b) != NW_OK) {
+        return b->err->code;
+    }
     m->bits = 4;
     m->scale_rows = 1;
     m->scale_cols = global != NULL ? 16 : 32;
@@ -285,6 +288,9 @@ static nw_status bind_fp4(const binder *b, const nw_st_tensor *codes, const nw_s
 static nw_status bind_e4m3(const binder *b, const nw_st_tensor *codes, const nw_st_tensor *scales,
                            nw_hfq_matrix *m)
 {
+    if (refuse_parts(b) != NW_OK) {
+        return b->err->code;
+    }
     if (!is_2d(codes, NW_FMT_F8_E4M3, b->n_rows, b->n_cols)) {
         return wrong(b, codes, "F8_E4M3 [rows, columns]");
     }
@@ -339,9 +345,6 @@ static nw_status bind_ct(const binder *b, nw_hfq_matrix *m, bool *found)
                 : codes->format == NW_FMT_U8 ? NW_HFQ_E2M1
                                              : NW_HFQ_WORDS;
     nw_status st = check_shape(b);
-    if (st == NW_OK && (m->layout == NW_HFQ_E2M1 || m->layout == NW_HFQ_E4M3)) {
-        st = refuse_parts(b);
-    }
     if (st == NW_OK) {
         st = m->layout == NW_HFQ_E2M1   ? bind_fp4(b, codes, scales, m)
              : m->layout == NW_HFQ_E4M3 ? bind_e4m3(b, codes, scales, m)
