@@ -405,7 +405,9 @@ void nw_writer_close(nw_writer *w)
         if (w->fd >= 0) {
             (void)close(w->fd);
         }
-        (void)unlink(w->tmp_path);
+        if (w->tmp_path != NULL) {
+            (void)unlink(w->tmp_path);
+        }
     }
     release_writer(w);
 }

@@ -2,7 +2,6 @@
 #define _GNU_SOURCE /* mremap, mincore; NOLINT(bugprone-reserved-identifier) */
 #include "base/huge.h"
 
-#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,25 +52,49 @@ static bool is_resident(const area *a)
     return (double)there >= MIN_SHARE * (double)n;
 }
 
+/* The head of a mapping in smaps, "from-to permissions ...". */
+static bool mapping_of(const char *line, uintptr_t *from, uintptr_t *to)
+{
+    char *end = NULL;
+    const uintptr_t first = strtoull(line, &end, 16);
+
+    if (end == line || *end != '-') {
+        return false;
+    }
+    const uintptr_t last = strtoull(end + 1, &end, 16);
+    if (*end == ' ') {
+        *from = first;
+        *to = last;
+    }
+    return *end == ' ';
+}
+
+/* KiB of a mapping in huge pages, as one of these lines tells; 0 of any other. */
+static size_t huge_kib(const char *line)
+{
+    static const char *const keys[] = {"FilePmdMapped:", "AnonHugePages:"};
+
+    for (size_t i = 0; i < NW_COUNT(keys); i++) {
+        if (strncmp(line, keys[i], strlen(keys[i])) == 0) {
+            return strtoull(line + strlen(keys[i]), NULL, 10);
+        }
+    }
+    return 0;
+}
+
 /* Bytes of the area that are mapped by huge pages, as the kernel tells of each mapping. */
 static size_t huge_bytes(const area *a)
 {
     FILE *fp = fopen("/proc/self/smaps", "re");
     char line[512];
-    size_t kib = 0;
     size_t sum = 0;
     uintptr_t from = 0;
     uintptr_t to = 0;
 
     while (fp != NULL && fgets(line, sizeof line, fp) != NULL) {
-        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &from, &to) == 2) {
-            continue;
-        }
-        const bool inside =
-            from < (uintptr_t)(a->begin + a->n_pages * HUGE_PAGE) && to > (uintptr_t)a->begin;
-        if (inside && (sscanf(line, "FilePmdMapped: %zu", &kib) == 1 ||
-                       sscanf(line, "AnonHugePages: %zu", &kib) == 1)) {
-            sum += kib << 10;
+        if (!mapping_of(line, &from, &to) &&
+            from < (uintptr_t)(a->begin + a->n_pages * HUGE_PAGE) && to > (uintptr_t)a->begin) {
+            sum += huge_kib(line) << 10;
         }
     }
     if (fp != NULL) {

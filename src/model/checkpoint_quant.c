@@ -89,8 +89,9 @@ static nw_status fill(nw_checkpoint *c, const nw_ckpt_source *s, nw_role role, i
                        nw_name_show(s->name, strlen(s->name), shown, sizeof shown));
     }
     const nw_status st = nw_hfq_bind(c->st, &c->quant, s->name, module_of(s, s->name), rows, cols,
-                                     &c->matrices[slot], placed, err);
-    if (st == NW_OK && *placed) {
+                                     &c->matrices[slot], err);
+    *placed = st == NW_OK && c->matrices[slot].codes != NULL;
+    if (*placed) {
         c->slots[slot] = (nw_ckpt_tensor){.name = s->name,
                                           .source = s->name,
                                           .role = role,

@@ -80,10 +80,10 @@ typedef struct nw_hfq_matrix {
 size_t nw_hfq_stem(const char *tensor);
 
 /* The matrix of module `module` (n_module bytes: "model.layers.0.self_attn.q_proj"), n_rows x n_cols.
- * *found says whether there is one; false for plain weights. */
+ * out->codes is NULL where there is none: plain weights. */
 NW_MUST_USE nw_status nw_hfq_bind(const nw_safetensors *s, const nw_hfq_config *c,
                                   const char *module, size_t n_module, uint32_t n_rows,
-                                  uint32_t n_cols, nw_hfq_matrix *out, bool *found, nw_error *err);
+                                  uint32_t n_cols, nw_hfq_matrix *out, nw_error *err);
 
 /* "ct-int4-g64-zp" "awq-int4-g128-zp" "gptq-int4-g32-order" "ct-fp8-128x128" "ct-nvfp4"; returns buf. */
 const char *nw_hfq_name(const nw_hfq_matrix *m, char buf[32]);

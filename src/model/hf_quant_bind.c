@@ -422,18 +422,19 @@ static nw_status bind_words(const binder *b, nw_hfq_matrix *m, bool *found)
 
 nw_status nw_hfq_bind(const nw_safetensors *s, const nw_hfq_config *c, const char *module,
                       size_t n_module, uint32_t n_rows, uint32_t n_cols, nw_hfq_matrix *out,
-                      bool *found, nw_error *err)
+                      nw_error *err)
 {
     const binder b = {s, c, module, (int)n_module, n_rows, n_cols, err};
     nw_hfq_matrix m = {.n_rows = n_rows, .n_cols = n_cols, .global = 1};
+    bool found = false;
 
-    *found = false;
+    *out = (nw_hfq_matrix){.codes = NULL};
     if (c->method == NW_HFQ_NONE || n_module >= MAX_NAME) {
         return NW_OK;
     }
     const nw_status st =
-        c->method == NW_HFQ_CT ? bind_ct(&b, &m, found) : bind_words(&b, &m, found);
-    if (st == NW_OK && *found) {
+        c->method == NW_HFQ_CT ? bind_ct(&b, &m, &found) : bind_words(&b, &m, &found);
+    if (st == NW_OK && found) {
         *out = m;
     }
     return st;

@@ -15,7 +15,7 @@
 #define SPACE_MARK "\xE2\x96\x81"
 
 /* Scores of tokens that never merge by score, as llama.cpp's converter writes them. */
-#define SCORE_ADDED -1000.0F
+#define SCORE_ADDED (-1000.0F)
 
 /* The name that stands for these steps; NULL: GGUF has none. */
 static const char *pre_name(const nw_pretok *p)

@@ -83,14 +83,12 @@ static void check_tensors(const nw_safetensors *s, const nw_hfq_config *c)
         for (size_t k = 0; k < NW_COUNT(rows); k++) {
             nw_hfq_matrix m = {0};
             nw_error err = {0};
-            bool found = false;
             if (rows[k] == 0 || cols[k] == 0) {
                 continue;
             }
-            const nw_status st =
-                nw_hfq_bind(s, c, t->name, n_module, rows[k], cols[k], &m, &found, &err);
+            const nw_status st = nw_hfq_bind(s, c, t->name, n_module, rows[k], cols[k], &m, &err);
             NW_CHECK(st == NW_OK || err.message[0] != '\0');
-            if (st == NW_OK && found) {
+            if (st == NW_OK && m.codes != NULL) {
                 check_matrix(&m);
             }
         }

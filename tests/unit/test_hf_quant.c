@@ -195,14 +195,13 @@ static unsigned n_wrong(file *f, const char *config_text, bool reorder, const ch
     float row[COLS];
     char buf[32];
     nw_buf whole;
-    bool found = false;
     unsigned n = 0;
     nw_safetensors *s = finish(f, &whole);
 
-    if (nw_hfq_bind(s, &c, "m", 1, ROWS, COLS, &m, &found, &err) != NW_OK) {
+    if (nw_hfq_bind(s, &c, "m", 1, ROWS, COLS, &m, &err) != NW_OK) {
         fail_msg("%s", err.message);
     }
-    assert_true(found);
+    assert_non_null(m.codes);
     assert_string_equal(nw_hfq_name(&m, buf), name);
     for (unsigned r = 0; r < ROWS; r++) {
         nw_hfq_row(&m, r, codes, row);
@@ -269,7 +268,6 @@ static void floats_are_read(void **state)
     nw_hfq_matrix m = {0};
     nw_error err = {0};
     nw_buf whole;
-    bool found = false;
 
     (void)state;
     for (unsigned i = 0; i < 16; i++) {
@@ -279,8 +277,8 @@ static void floats_are_read(void **state)
     add(&f, "weight_scale", "F8_E4M3", "[1,2]", scales, sizeof scales);
     add(&f, "weight_global_scale", "F32", "[1]", &global, sizeof global);
     nw_safetensors *s = finish(&f, &whole);
-    assert_int_equal(nw_hfq_bind(s, &c, "m", 1, 1, COLS, &m, &found, &err), NW_OK);
-    assert_true(found);
+    assert_int_equal(nw_hfq_bind(s, &c, "m", 1, 1, COLS, &m, &err), NW_OK);
+    assert_non_null(m.codes);
     nw_hfq_row(&m, 0, got, row);
     for (unsigned i = 0; i < COLS; i++) {
         const float want = e2m1[i % 8] * (i % 16 < 8 ? 1.0F : -1.0F) * (i < 16 ? 0.25F : 0.125F);
@@ -297,14 +295,13 @@ static void a_group_out_of_range_is_refused(void **state)
     nw_hfq_matrix m = {0};
     nw_error err = {0};
     nw_buf whole;
-    bool found = false;
     file f = start();
 
     (void)state;
     gptq(&f, 1, false);
     ((uint8_t *)f.data.data)[f.data.len - (COLS - 2) * 4U] = 7;
     nw_safetensors *s = finish(&f, &whole);
-    assert_int_equal(nw_hfq_bind(s, &c, "m", 1, ROWS, COLS, &m, &found, &err), NW_E_RANGE);
+    assert_int_equal(nw_hfq_bind(s, &c, "m", 1, ROWS, COLS, &m, &err), NW_E_RANGE);
     assert_non_null(strstr(err.message, "m.g_idx: column 2 is of group 7, there are 2"));
     nw_st_close(s);
     nw_buf_release(&whole);
@@ -316,10 +313,9 @@ static void refuse(file *f, const char *config_text, const char *why)
     nw_hfq_matrix m = {0};
     nw_error err = {0};
     nw_buf whole;
-    bool found = false;
     nw_safetensors *s = finish(f, &whole);
 
-    assert_int_not_equal(nw_hfq_bind(s, &c, "m", 1, ROWS, COLS, &m, &found, &err), NW_OK);
+    assert_int_not_equal(nw_hfq_bind(s, &c, "m", 1, ROWS, COLS, &m, &err), NW_OK);
     if (strstr(err.message, why) == NULL) {
         fail_msg("'%s' is not in: %s", why, err.message);
     }
