@@ -58,6 +58,9 @@ typedef struct {
     uint64_t dims[NW_ST_MAX_DIMS];
 } nw_st_decl;
 
+/* The file of one shard, from 0, of n, as Hugging Face names them; alone it has no number. */
+void nw_st_shard_name(size_t shard, size_t n_shards, char buf[64]);
+
 /* Declares all tensors and writes the header. Data starts at a multiple of `alignment` (a power of
  * two, 8 or more; spaces pad the header) and is then streamed in the declared order, without gaps.
  * metadata: NULL or key, value, key, value, NULL; "format": "pt" is always there. Nothing exists

@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -274,5 +275,14 @@ void nw_st_writer_keep(nw_st_writer *w)
     if (w != NULL) {
         nw_writer_keep(&w->file);
         release(w);
+    }
+}
+
+void nw_st_shard_name(size_t shard, size_t n_shards, char buf[64])
+{
+    if (n_shards == 1) {
+        (void)snprintf(buf, 64, "model.safetensors");
+    } else {
+        (void)snprintf(buf, 64, "model-%05zu-of-%05zu.safetensors", shard + 1, n_shards);
     }
 }

@@ -193,15 +193,6 @@ static nw_status assign_shards(writer *w, nw_error *err)
     return NW_OK;
 }
 
-static void shard_name(const writer *w, size_t shard, char buf[64])
-{
-    if (w->n_shards == 1) {
-        (void)snprintf(buf, 64, "model.safetensors");
-    } else {
-        (void)snprintf(buf, 64, "model-%05zu-of-%05zu.safetensors", shard + 1, w->n_shards);
-    }
-}
-
 static nw_status open_shard(const writer *w, size_t shard, nw_st_writer **out, nw_error *err)
 {
     const size_t n = nw_checkpoint_n_tensors(w->job->ckpt);
@@ -209,7 +200,7 @@ static nw_status open_shard(const writer *w, size_t shard, nw_st_writer **out, n
     char name[64];
     size_t k = 0;
 
-    shard_name(w, shard, name);
+    nw_st_shard_name(shard, w->n_shards, name);
     char *path = nw_path_join(w->job->dir, name);
     nw_status st = NW_OK;
     if (decls == NULL || path == NULL) {
@@ -263,7 +254,7 @@ static nw_status write_index(const writer *w, nw_error *err)
     char name[64];
 
     for (size_t i = 0; i < nw_checkpoint_n_tensors(w->job->ckpt); i++) {
-        shard_name(w, w->shard_of[i], name);
+        nw_st_shard_name(w->shard_of[i], w->n_shards, name);
         (void)json_object_set_new(map, nw_checkpoint_at(w->job->ckpt, i)->name, json_string(name));
     }
     return nw_hf_json_write(w->job->dir, "model.safetensors.index.json",
