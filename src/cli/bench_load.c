@@ -140,7 +140,7 @@ static nw_status measure_capacity(nw_bench *b, double *rps, nw_error *err)
     nw_arrival_plan p = {.kind = NW_ARRIVE_CONSTANT,
                          .rate = 1e5,
                          .duration_s = 60,
-                         .max_requests = 2 * (size_t)nw_args_int(a, "max-seqs"),
+                         .max_requests = 2 * (size_t)nw_bench_max_seqs(a),
                          .seed = (uint64_t)nw_args_int(a, "seed")};
 
     if (nw_bench_range(a, "prompt", &p.prompt, err) != NW_OK ||
@@ -234,7 +234,7 @@ static json_t *load_settings(nw_bench *b, const windows *w)
                      o.window_s, "tail_s", o.tail_s, "drain_s", o.drain_s, "slo_ttft_ms",
                      o.slo.ttft_ms, "slo_tpot_ms", o.slo.tpot_ms, "slo_gap_ms", o.slo.gap_ms,
                      "seed", (json_int_t)o.seed, "ignore_eos", o.ignore_eos, "no_stream",
-                     o.no_stream, "max_seqs", (json_int_t)nw_args_int(b->args, "max-seqs"));
+                     o.no_stream, "max_seqs", (json_int_t)nw_bench_max_seqs(b->args));
 }
 
 /* Requests up to the window's end; those of the tail only keep the load up. */

@@ -27,14 +27,24 @@ nw_status nw_bench_range(const nw_args *args, const char *name, nw_token_range *
     return NW_OK;
 }
 
+uint32_t nw_bench_max_seqs(const nw_args *args)
+{
+    const uint32_t asked = (uint32_t)nw_args_int(args, "max-seqs");
+    const char *regime = nw_args_str(args, "regime");
+
+    if (asked != 0) {
+        return asked;
+    }
+    return regime != NULL && strcmp(regime, "micro") == 0 ? 1 : 32;
+}
+
 /* Options that `narrow serve` understands by the same name are handed on. */
 static size_t serve_args(const nw_args *args, const char *out[NW_SERVICE_MAX_ARGS],
                          char numbers[4][24])
 {
     static const char *const texts[] = {"kv", "act", "tier"};
-    static const char *const ints[] = {"threads", "context", "max-seqs"};
-    static const char *const flags[] = {"--kv",      "--act",     "--tier",
-                                        "--threads", "--context", "--max-seqs"};
+    static const char *const ints[] = {"threads", "context"};
+    static const char *const flags[] = {"--kv", "--act", "--tier", "--threads", "--context"};
     size_t n = 0;
 
     for (size_t i = 0; i < NW_COUNT(texts); i++) {
@@ -50,6 +60,9 @@ static size_t serve_args(const nw_args *args, const char *out[NW_SERVICE_MAX_ARG
         out[n++] = flags[NW_COUNT(texts) + i];
         out[n++] = numbers[i];
     }
+    (void)snprintf(numbers[NW_COUNT(ints)], sizeof numbers[0], "%u", nw_bench_max_seqs(args));
+    out[n++] = "--max-seqs";
+    out[n++] = numbers[NW_COUNT(ints)];
     /* an open-loop client does not slow down: the queue must take what the window sends */
     out[n++] = "--max-queue";
     out[n++] = "65536";
@@ -72,7 +85,7 @@ nw_status nw_bench_open_service(nw_bench *b, nw_error *err)
                                        .kv = nw_args_str(a, "kv"),
                                        .act = nw_args_str(a, "act"),
                                        .n_ctx = (uint32_t)nw_args_int(a, "context"),
-                                       .max_seqs = (uint32_t)nw_args_int(a, "max-seqs"),
+                                       .max_seqs = nw_bench_max_seqs(a),
                                        .api_key = nw_args_server_key(a),
                                        .model = nw_args_str(a, "model"),
                                        .tokenizer = nw_args_str(a, "tokenizer")}};
@@ -189,11 +202,12 @@ nw_status nw_bench_micro(nw_bench *b, nw_error *err)
                                 .natural_stop = nw_args_flag(a, "natural-stop"),
                                 .on_tick = on_micro_tick,
                                 .ctx = b};
-    json_t *settings = json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:b}", "regime", "micro", "prompt",
-        (json_int_t)o.n_prompt, "output", (json_int_t)o.n_output, "warmup", (json_int_t)o.n_warmup,
-        "requests", (json_int_t)o.n_requests, "seed", (json_int_t)o.seed, "natural_stop",
-        o.natural_stop, "in_process", nw_args_flag(a, "in-process"));
+    json_t *settings =
+        json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b}", "regime", "micro", "max_seqs",
+                  (json_int_t)nw_bench_max_seqs(a), "prompt", (json_int_t)o.n_prompt, "output",
+                  (json_int_t)o.n_output, "warmup", (json_int_t)o.n_warmup, "requests",
+                  (json_int_t)o.n_requests, "seed", (json_int_t)o.seed, "natural_stop",
+                  o.natural_stop, "in_process", nw_args_flag(a, "in-process"));
     nw_status st = nw_bench_open_service(b, err);
     if (st == NW_OK) {
         st = nw_bench_begin_run(b, "micro", o.natural_stop ? "batch1-natural" : "batch1", settings,

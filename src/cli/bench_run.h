@@ -23,6 +23,8 @@ typedef struct {
 /* "64" or "32-96", of option --name. */
 NW_MUST_USE nw_status nw_bench_range(const nw_args *args, const char *name, nw_token_range *out,
                                      nw_error *err);
+/* Sequences the server serves at one time: --max-seqs, or what the regime is about. */
+uint32_t nw_bench_max_seqs(const nw_args *args);
 NW_MUST_USE nw_status nw_bench_open_service(nw_bench *b, nw_error *err);
 /* With --record: opens it and begins a run; *done when it already holds one like it. */
 NW_MUST_USE nw_status nw_bench_begin_run(nw_bench *b, const char *stage, const char *suite,

@@ -158,11 +158,13 @@ static const nw_option options[] = {
      .help = "seed of arrivals and prompts"},
     {.name = "max-seqs",
      .type = NW_OPT_INT,
-     .fallback = "32",
-     .lo = 1,
+     .fallback = "0",
+     .lo = 0,
      .hi = 256,
      .unit = "requests",
-     .help = "requests in the server's batch at one time"},
+     .help =
+         "requests in the server's batch at one time; 0: 32, and 1 for micro, whose memory is then "
+         "that of one sequence"},
     {.name = "context",
      .letter = 'c',
      .type = NW_OPT_INT,

@@ -96,6 +96,14 @@ class BenchTest(unittest.TestCase):
         n = self.db('twice.db').execute("SELECT count(*) FROM run WHERE status='done'").fetchone()[0]
         self.assertEqual(n, 2)
 
+    def test_micro_reserves_one_sequence(self):
+        """One request at a time: the memory that counts is that of one context."""
+        args = [self.loop, '--regime', 'micro', '--prompt', '8', '--output', '3', '--requests', '2',
+                '--warmup', '0']
+        one = self.json(*args)['kv_bytes']
+        self.assertGreater(one, 0)
+        self.assertEqual(self.json(*args, '--max-seqs', '4')['kv_bytes'], 4 * one)
+
     def test_asked_is_not_taken_for_actual(self):
         """The scripted story ends after 21 tokens, whatever is asked."""
         out = self.json(self.story, '--regime', 'micro', '--prompt', '16', '--output', '64',
