@@ -56,4 +56,20 @@ static inline float nw_f16_to_f32(uint16_t h)
 
 uint16_t nw_f16_from_f32(float x);
 
+/* nw_f16_to_f32(nw_f16_from_f32(x)) without a branch, so that a loop over it becomes vectors. */
+static inline float nw_f16_round(float x)
+{
+    const uint32_t u = nw_f32_bits(x);
+    const uint32_t mag = u & 0x7FFFFFFFU;
+    const int32_t m = (int32_t)mag; /* compared as signed: SSE2 has no other */
+    /* below 2^-14 a multiple of 2^-24 is wanted, the unit of the sum with 0.5 */
+    const uint32_t small = nw_f32_bits((nw_f32_from_bits(mag) + 0.5F) - 0.5F);
+    const uint32_t rounded = (mag + 0xFFFU + (mag >> 13 & 1U)) & 0xFFFFE000U;
+    const uint32_t normal = (int32_t)rounded >= 0x47800000 ? 0x7F800000U : rounded;
+    const uint32_t finite = m < 0x38800000 ? small : normal;
+    const uint32_t nan = (mag & 0xFFFFE000U) | 0x400000U;
+
+    return nw_f32_from_bits((m > 0x7F800000 ? nan : finite) | (u & 0x80000000U));
+}
+
 #endif

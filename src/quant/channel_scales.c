@@ -66,30 +66,44 @@ static bool read_panel(search *j, size_t item, float *rows, uint32_t *n_rows)
     return true;
 }
 
-/* ---- the loss of one candidate on one panel ---- */
+/* ---- the losses of all candidates on one panel ---- */
 
-/* Working memory of a thread; matrices are [16][n_cols]. */
+/* Working memory of a thread; matrices are [n][n_cols]. */
 typedef struct {
-    float *rows, *scaled, *diff, *product;
+    float *rows, *scaled;   /* n = 16 */
+    float *diffs, *product; /* n = 16 n_tries: errors of all candidates, for one product with H */
     uint8_t *panel, *scratch;
 } worker_memory;
 
+static size_t matrix_values(const search *j)
+{
+    return (size_t)NW_PANEL_ROWS * j->n_cols;
+}
+
+static size_t memory_bytes(const search *j)
+{
+    return 2 * (1 + j->n_tries) * matrix_values(j) * sizeof(float) + j->panel_bytes +
+           j->scratch_bytes;
+}
+
 static worker_memory memory_of(const search *j, unsigned worker)
 {
-    const size_t values = (size_t)NW_PANEL_ROWS * j->n_cols;
+    const size_t values = matrix_values(j);
     uint8_t *p = j->memory + worker * j->worker_bytes;
     worker_memory m;
 
     m.rows = (float *)(void *)p;
     m.scaled = m.rows + values;
-    m.diff = m.scaled + values;
-    m.product = m.diff + values;
-    m.panel = (uint8_t *)(m.product + values);
+    m.diffs = m.scaled + values;
+    m.product = m.diffs + j->n_tries * values;
+    m.panel = (uint8_t *)(m.product + j->n_tries * values);
     m.scratch = m.panel + j->panel_bytes;
     return m;
 }
 
-static double loss_of(search *j, size_t k, uint32_t n_rows, const worker_memory *m)
+/* Errors of candidate k, divided by s, and what the 8 bits of its input cost; infinite where its scales
+ * cannot be stored: not this candidate. */
+static double try_candidate(search *j, size_t k, uint32_t n_rows, const worker_memory *m)
 {
     const uint32_t n = j->n_cols;
     const float *s = j->s + k * n;
@@ -98,42 +112,51 @@ static double loss_of(search *j, size_t k, uint32_t n_rows, const worker_memory 
     nw_output_error unused;
     uint32_t bad_row = 0;
     double power = 0;
-    double sum = 0;
 
-    for (size_t i = 0; i < (size_t)n_rows * n; i++) {
-        m->scaled[i] = m->rows[i] * s[i % n];
+    for (uint32_t r = 0; r < n_rows; r++) {
+        for (uint32_t i = 0; i < n; i++) {
+            m->scaled[(size_t)r * n + i] = m->rows[(size_t)r * n + i] * s[i];
+        }
     }
     job.h = nw_method_needs_stats(job.method) ? &h : NULL;
     if (!nw_method_pack_panel(&job, m->scaled, n_rows, m->panel, m->scratch, &unused, &bad_row)) {
-        return INFINITY; /* scales that cannot be stored: not this candidate */
+        return INFINITY;
     }
     for (uint32_t r = 0; r < n_rows; r++) {
-        float *d = m->diff + (size_t)r * n;
+        float *d = m->diffs + (k * n_rows + r) * n;
         nw_panel_unpack_row(job.type, m->panel, n, r, d);
         for (uint32_t i = 0; i < n; i++) {
             power += (double)d[i] * (double)d[i];
             d[i] = d[i] / s[i] - m->rows[(size_t)r * n + i];
         }
     }
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)n_rows, (int)n, (int)n, 1.0F,
-                m->diff, (int)n, j->p->stats->moments, (int)n, 0.0F, m->product, (int)n);
-    for (size_t i = 0; i < (size_t)n_rows * n; i++) {
-        sum += (double)m->diff[i] * (double)m->product[i];
-    }
-    return fmax(0, sum) + power * j->steps[k] * j->steps[k] / 12;
+    return power * j->steps[k] * j->steps[k] / 12;
 }
 
 static void try_panel(void *ctx, size_t item, unsigned worker)
 {
     search *j = ctx;
     const worker_memory m = memory_of(j, worker);
+    double *loss = j->loss + item * j->n_tries;
     uint32_t n_rows = 0;
 
     if (!read_panel(j, item, m.rows, &n_rows)) {
         return;
     }
+    memset(m.diffs, 0, j->n_tries * matrix_values(j) * sizeof *m.diffs);
     for (size_t k = 0; k < j->n_tries; k++) {
-        j->loss[item * j->n_tries + k] = loss_of(j, k, n_rows, &m);
+        loss[k] = try_candidate(j, k, n_rows, &m);
+    }
+    const size_t n = j->n_cols;
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)(j->n_tries * n_rows), (int)n,
+                (int)n, 1.0F, m.diffs, (int)n, j->p->stats->moments, (int)n, 0.0F, m.product,
+                (int)n);
+    for (size_t k = 0; k < j->n_tries; k++) {
+        double sum = 0;
+        for (size_t i = k * n_rows * n; i < (k + 1) * n_rows * n; i++) {
+            sum += (double)m.diffs[i] * (double)m.product[i];
+        }
+        loss[k] += fmax(0, sum);
     }
 }
 
@@ -166,7 +189,6 @@ static nw_status reader_open(search *j, size_t i, bool columns, nw_pool *pool, n
 {
     const nw_recipe_choice *r = j->p->readers[i];
     const uint32_t all = nw_panel_count(r->tensor->n_rows);
-    const size_t values = (size_t)NW_PANEL_ROWS * j->n_cols;
 
     j->reader = r;
     j->n_panels = columns || all < MAX_PANELS ? all : MAX_PANELS;
@@ -179,8 +201,7 @@ static nw_status reader_open(search *j, size_t i, bool columns, nw_pool *pool, n
                        j->n_cols);
     }
     j->scratch_bytes = (nw_method_scratch_bytes(&j->method) + 64) / 64 * 64;
-    j->worker_bytes =
-        (4 * values * sizeof(float) + j->panel_bytes + j->scratch_bytes + 63) / 64 * 64;
+    j->worker_bytes = (memory_bytes(j) + 63) / 64 * 64;
     j->memory = calloc(nw_pool_threads(pool), j->worker_bytes);
     j->loss = calloc(j->n_panels, j->n_tries * sizeof *j->loss);
     j->col_absmax = columns ? calloc(j->n_panels, j->n_cols * sizeof *j->col_absmax) : NULL;

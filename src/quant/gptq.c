@@ -7,6 +7,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/clones.h"
+
 #define BLOCK 64u /* columns whose updates of later ones are delayed into one product */
 
 /* Columns of the largest group that polishing changes as one. */
@@ -18,11 +20,15 @@ static const nw_grid_fit *fit_at(const nw_gptq_rows *rows, uint32_t column)
 }
 
 /* y[k] -= x * a[k] for k < n, y [n][16], x [16]. */
-static void take_off(const float *a, uint32_t n, const float *x, float *y)
+NW_INLINE void take_off(const float *a, uint32_t n, const float *x, float *y)
 {
+    float held[NW_LANES];
+
+    memcpy(held, x, sizeof held);
     for (uint32_t k = 0; k < n; k++) {
+        const float ak = a[k];
         for (uint32_t r = 0; r < NW_LANES; r++) {
-            y[(size_t)k * NW_LANES + r] -= x[r] * a[k];
+            y[(size_t)k * NW_LANES + r] -= held[r] * ak;
         }
     }
 }
@@ -35,7 +41,7 @@ static void take_off_product(const float *a, size_t ld, uint32_t m, uint32_t n, 
                 (int)ld, x, (int)NW_LANES, 1.0F, y, (int)NW_LANES);
 }
 
-void nw_gptq_round(const nw_hessian *h, const nw_gptq_rows *rows)
+NW_CLONES void nw_gptq_round(const nw_hessian *h, const nw_gptq_rows *rows)
 {
     const uint32_t n = rows->n_cols;
     float errors[BLOCK * NW_LANES];
@@ -96,7 +102,7 @@ static const float *h_row(const group_state *s, uint32_t k)
 }
 
 /* Each code of the group in turn to its best, the others as they are. */
-static bool move_codes(group_state *s)
+NW_CLONES static bool move_codes(group_state *s)
 {
     bool any = false;
 
@@ -132,7 +138,7 @@ static bool move_codes(group_state *s)
 }
 
 /* y[k] = sum over l of H_kl x[l] within the group; x, y [n][16]. */
-static void times_h(const group_state *s, const float *x, float *y)
+NW_INLINE void times_h(const group_state *s, const float *x, float *y)
 {
     for (uint32_t k = 0; k < s->n; k++) {
         const float *h = h_row(s, k);
@@ -151,7 +157,7 @@ typedef struct {
     float gu[NW_LANES], g1[NW_LANES], huu[NW_LANES], hu1[NW_LANES], h11;
 } step_form;
 
-static void form_step(const group_state *s, float *u, float *hu, step_form *f)
+NW_CLONES static void form_step(const group_state *s, float *u, float *hu, step_form *f)
 {
     memset(f, 0, sizeof *f);
     for (uint32_t k = 0; k < s->n; k++) {
@@ -206,7 +212,7 @@ static void solve_step(const group_state *s, const step_form *f, nw_grid_fit *ne
 
 /* Scale and offset of the group to their best for its codes; lanes that would get worse by the
  * rounding of the stored scale stay. */
-static void move_fit(group_state *s)
+NW_CLONES static void move_fit(group_state *s)
 {
     float u[MAX_GROUP * NW_LANES];
     float hu[MAX_GROUP * NW_LANES];

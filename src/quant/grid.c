@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/clones.h"
 #include "formats/fp4.h"
 #include "formats/fp8.h"
 
@@ -22,24 +23,24 @@ typedef struct {
     float err[NW_LANES];
 } candidate;
 
-static float max2(float a, float b)
+NW_INLINE float max2(float a, float b)
 {
     return a > b ? a : b;
 }
 
-static float min2(float a, float b)
+NW_INLINE float min2(float a, float b)
 {
     return a < b ? a : b;
 }
 
 /* x to the nearest integer, ties to even, for |x| < 2^22 (see rtn.c). */
-static float round_even(float x)
+NW_INLINE float round_even(float x)
 {
     const float big = 0x1.8p23F;
     return (x + big) - big;
 }
 
-static float inverse(float s)
+NW_INLINE float inverse(float s)
 {
     const float inv = 1 / s;
     return isfinite(inv) ? inv : 0;
@@ -47,7 +48,7 @@ static float inverse(float s)
 
 /* The code nearest to x, as a float. E2M1 has steps of 1/2 up to 2, of 1 up to 4 and of 2 up to 6; ties
  * to the even multiple of the step are ties to the even code. */
-static inline float code_of(const nw_grid *g, float x)
+NW_INLINE float code_of(const nw_grid *g, float x)
 {
     const float c = min2(max2(x, g->lo), g->hi);
 
@@ -87,19 +88,14 @@ bool nw_grid_of(nw_panel_type type, const nw_scales *scales, uint32_t n_cols, nw
     return true;
 }
 
-void nw_grid_encode(const nw_grid *g, const nw_grid_fit *fit, const float *w, float *code,
-                    float *value)
+NW_CLONES void nw_grid_encode(const nw_grid *g, const nw_grid_fit *fit, const float *w, float *code,
+                              float *value)
 {
     for (uint32_t r = 0; r < NW_LANES; r++) {
         const float q = (w[r] - fit->offset[r]) * inverse(fit->scale[r]);
         code[r] = code_of(g, q);
         value[r] = fit->scale[r] * code[r] + fit->offset[r];
     }
-}
-
-static float to_f16(float x)
-{
-    return nw_f16_to_f32(nw_f16_from_f32(x));
 }
 
 /* A scale of FP4: the nearest E4M3 times the tensor's, or power of two; never 0 or below for one that is
@@ -122,37 +118,73 @@ static float fp4_scale_value(const nw_grid *g, uint8_t code)
     return g->e4m3_scale ? nw_e4m3_to_f32(code) * g->tensor_scale : nw_e8m0_to_f32(code);
 }
 
-float nw_grid_store_scale(const nw_grid *g, float scale)
+/* Of a grid that is not FP4. */
+NW_INLINE float store_scale(const nw_grid *g, float scale)
 {
-    if (g->kind == NW_GRID_FP4) {
-        return scale > 0 ? fp4_scale_value(g, fp4_scale_code(g, scale)) : 0;
-    }
     if (g->f32_scale) {
         return g->bf16_scale ? nw_bf16_to_f32(nw_bf16_from_f32(scale)) : scale;
     }
     return nw_scale_store(scale, g->bf16_scale);
 }
 
-void nw_grid_store(const nw_grid *g, const float *scale, const float *offset, nw_grid_fit *fit)
+float nw_grid_store_scale(const nw_grid *g, float scale)
 {
-    for (uint32_t r = 0; r < NW_LANES; r++) {
-        const float s = nw_grid_store_scale(g, scale[r]);
-        fit->scale[r] = s;
-        fit->offset[r] = g->kind == NW_GRID_MIN ? to_f16(offset[r]) : -(s * fit->zero[r]);
+    if (g->kind == NW_GRID_FP4) {
+        return scale > 0 ? fp4_scale_value(g, fp4_scale_code(g, scale)) : 0;
+    }
+    return store_scale(g, scale);
+}
+
+/* Scales of 16 lanes as they will be stored. */
+NW_INLINE void store_scales(const nw_grid *g, const float *scale, float *stored)
+{
+    if (g->kind == NW_GRID_FP4) {
+        for (uint32_t r = 0; r < NW_LANES; r++) {
+            stored[r] = nw_grid_store_scale(g, scale[r]);
+        }
+    } else if (g->f32_scale || g->bf16_scale) {
+        for (uint32_t r = 0; r < NW_LANES; r++) {
+            stored[r] = store_scale(g, scale[r]);
+        }
+    } else {
+        for (uint32_t r = 0; r < NW_LANES; r++) {
+            stored[r] = nw_f16_round(scale[r]);
+        }
     }
 }
 
-void nw_grid_refit(const nw_grid *g, const float *tile, const float *h, uint32_t n,
-                   nw_grid_fit *fit)
+NW_INLINE void store(const nw_grid *g, const float *scale, const float *offset, nw_grid_fit *fit)
 {
-    float sh = 0;
-    float su[NW_LANES] = {0};
-    float suu[NW_LANES] = {0};
-    float sw[NW_LANES] = {0};
-    float swu[NW_LANES] = {0};
+    float stored[NW_LANES];
+
+    store_scales(g, scale, stored);
+    memcpy(fit->scale, stored, sizeof stored);
+    if (g->kind == NW_GRID_MIN) {
+        for (uint32_t r = 0; r < NW_LANES; r++) {
+            fit->offset[r] = nw_f16_round(offset[r]);
+        }
+    } else {
+        for (uint32_t r = 0; r < NW_LANES; r++) {
+            fit->offset[r] = -(stored[r] * fit->zero[r]);
+        }
+    }
+}
+
+void nw_grid_store(const nw_grid *g, const float *scale, const float *offset, nw_grid_fit *fit)
+{
+    store(g, scale, offset, fit);
+}
+
+/* What a refit sums up of a group: weights h, codes u (less the code of zero) and values w. */
+typedef struct {
+    float h, u[NW_LANES], uu[NW_LANES], w[NW_LANES], wu[NW_LANES];
+} sums;
+
+NW_INLINE sums sum_up(const nw_grid *g, const float *tile, const float *h, uint32_t n,
+                      const nw_grid_fit *fit)
+{
+    sums s = {0};
     float inv[NW_LANES];
-    float scale[NW_LANES];
-    float offset[NW_LANES];
 
     for (uint32_t r = 0; r < NW_LANES; r++) {
         inv[r] = inverse(fit->scale[r]);
@@ -160,49 +192,73 @@ void nw_grid_refit(const nw_grid *g, const float *tile, const float *h, uint32_t
     for (uint32_t k = 0; k < n; k++) {
         const float *w = tile + (size_t)k * NW_LANES;
         const float hk = h != NULL ? h[k] : 1;
-        sh += hk;
+        s.h += hk;
         for (uint32_t r = 0; r < NW_LANES; r++) {
             const float x = (w[r] - fit->offset[r]) * inv[r];
             const float u = code_of(g, x) - fit->zero[r];
-            su[r] += hk * u;
-            suu[r] += hk * u * u;
-            sw[r] += hk * w[r];
-            swu[r] += hk * w[r] * u;
+            s.u[r] += hk * u;
+            s.uu[r] += hk * u * u;
+            s.w[r] += hk * w[r];
+            s.wu[r] += hk * w[r] * u;
         }
     }
-    for (uint32_t r = 0; r < NW_LANES; r++) {
-        const bool both = g->kind == NW_GRID_MIN;
-        const float num = both ? sh * swu[r] - su[r] * sw[r] : swu[r];
-        const float den = both ? sh * suu[r] - su[r] * su[r] : suu[r];
-        const float s = num / den;
-        /* a denominator that is all rounding says that the codes are all the same */
-        const bool ok = den > 1e-6F * (both ? sh * suu[r] : suu[r]) && isfinite(s);
-        scale[r] = ok ? s : fit->scale[r];
-        const float stored = nw_grid_store_scale(g, scale[r]);
-        offset[r] = ok ? (sw[r] - stored * su[r]) / sh : fit->offset[r];
-    }
-    nw_grid_store(g, scale, offset, fit);
+    return s;
 }
 
-/* d^T M d for each lane; d [n][16]. */
-static void full_error(const nw_grid_metric *m, const float *d, uint32_t n, float *sum)
+NW_CLONES static void refit(const nw_grid *g, const float *tile, const float *h, uint32_t n,
+                            nw_grid_fit *fit)
+{
+    const sums s = sum_up(g, tile, h, n, fit);
+    const bool both = g->kind == NW_GRID_MIN;
+    bool ok[NW_LANES];
+    float scale[NW_LANES];
+    float stored[NW_LANES];
+    float offset[NW_LANES];
+
+    for (uint32_t r = 0; r < NW_LANES; r++) {
+        const float num = both ? s.h * s.wu[r] - s.u[r] * s.w[r] : s.wu[r];
+        const float den = both ? s.h * s.uu[r] - s.u[r] * s.u[r] : s.uu[r];
+        const float best = num / den;
+        /* a denominator that is all rounding says that the codes are all the same */
+        ok[r] = den > 1e-6F * (both ? s.h * s.uu[r] : s.uu[r]) && isfinite(best);
+        scale[r] = ok[r] ? best : fit->scale[r];
+    }
+    store_scales(g, scale, stored);
+    for (uint32_t r = 0; r < NW_LANES; r++) {
+        offset[r] = ok[r] ? (s.w[r] - stored[r] * s.u[r]) / s.h : fit->offset[r];
+    }
+    store(g, scale, offset, fit);
+}
+
+void nw_grid_refit(const nw_grid *g, const float *tile, const float *h, uint32_t n,
+                   nw_grid_fit *fit)
+{
+    refit(g, tile, h, n, fit);
+}
+
+/* d^T M d for each lane, M symmetric: the half above its diagonal twice; d [n][16]. */
+NW_INLINE void full_error(const nw_grid_metric *m, const float *d, uint32_t n, float *sum)
 {
     for (uint32_t k = 0; k < n; k++) {
         const float *row = m->full + k * m->ld;
-        float g[NW_LANES] = {0};
-        for (uint32_t l = 0; l < n; l++) {
+        const float *dk = d + (size_t)k * NW_LANES;
+        float g[NW_LANES];
+        for (uint32_t r = 0; r < NW_LANES; r++) {
+            g[r] = row[k] / 2 * dk[r];
+        }
+        for (uint32_t l = k + 1; l < n; l++) {
             for (uint32_t r = 0; r < NW_LANES; r++) {
                 g[r] += row[l] * d[(size_t)l * NW_LANES + r];
             }
         }
         for (uint32_t r = 0; r < NW_LANES; r++) {
-            sum[r] += g[r] * d[(size_t)k * NW_LANES + r];
+            sum[r] += 2 * (g[r] * dk[r]);
         }
     }
 }
 
-static void measure(const nw_grid *g, const float *tile, const nw_grid_metric *m, uint32_t n,
-                    candidate *c)
+NW_CLONES static void measure(const nw_grid *g, const float *tile, const nw_grid_metric *m,
+                              uint32_t n, candidate *c)
 {
     const bool full = m->full != NULL && n <= NW_GRID_FULL;
     float diff[NW_GRID_FULL * NW_LANES];
@@ -276,7 +332,7 @@ static float fp4_fraction(const nw_grid *g, int i)
 
 /* Candidate i of the search, before the refit: a fraction of the scale of the extent. Symmetric
  * INT4 tries both signs (its codes reach -8 and 7), zero points three neighbours. */
-static void propose(const nw_grid *g, const extent *e, int i, nw_grid_fit *fit)
+NW_CLONES static void propose(const nw_grid *g, const extent *e, int i, nw_grid_fit *fit)
 {
     static const int variants[] = {[NW_GRID_CENTERED] = 1,
                                    [NW_GRID_MID] = 2,
@@ -288,37 +344,32 @@ static void propose(const nw_grid *g, const extent *e, int i, nw_grid_fit *fit)
     float scale[NW_LANES];
     float offset[NW_LANES];
 
-    for (uint32_t r = 0; r < NW_LANES; r++) {
-        const float peak = max2(-e->lo[r], e->hi[r]);
-        const float range = e->hi[r] - e->lo[r];
-        const float step = range / (g->hi - g->lo) * f;
-        const float z = round_even(-e->lo[r] * f * inverse(step)) + (float)(variant - 1);
-        switch (g->kind) {
-        case NW_GRID_CENTERED:
-            scale[r] = peak / g->hi * f;
-            fit->zero[r] = 0;
-            break;
-        case NW_GRID_MID:
-            scale[r] = peak / 8 * f * (variant == 0 ? -1.0F : 1.0F);
-            fit->zero[r] = 8;
-            break;
-        case NW_GRID_ZERO:
-            scale[r] = step;
-            fit->zero[r] = min2(max2(z, 0), 15);
-            break;
-        case NW_GRID_MIN:
-            scale[r] = step;
-            fit->zero[r] = 0;
-            break;
-        case NW_GRID_FP4:
-            scale[r] = peak / g->hi * fp4_fraction(g, i);
-            fit->zero[r] = 0;
-            break;
+    memset(fit->zero, 0, sizeof fit->zero);
+    if (g->kind == NW_GRID_ZERO || g->kind == NW_GRID_MIN) {
+        for (uint32_t r = 0; r < NW_LANES; r++) {
+            scale[r] = (e->hi[r] - e->lo[r]) / (g->hi - g->lo) * f;
         }
+    } else {
+        const float codes = g->kind == NW_GRID_MID ? 8 : g->hi;
+        const float part = g->kind == NW_GRID_FP4   ? fp4_fraction(g, i)
+                           : g->kind == NW_GRID_MID ? f * (variant == 0 ? -1.0F : 1.0F)
+                                                    : f;
+        for (uint32_t r = 0; r < NW_LANES; r++) {
+            scale[r] = max2(-e->lo[r], e->hi[r]) / codes * part;
+        }
+    }
+    for (uint32_t r = 0; g->kind == NW_GRID_ZERO && r < NW_LANES; r++) {
+        const float z = round_even(-e->lo[r] * f * inverse(scale[r])) + (float)(variant - 1);
+        fit->zero[r] = min2(max2(z, 0), 15);
+    }
+    for (uint32_t r = 0; g->kind == NW_GRID_MID && r < NW_LANES; r++) {
+        fit->zero[r] = 8;
+    }
+    for (uint32_t r = 0; r < NW_LANES; r++) {
         /* the middle of the range stays the middle of the codes */
         offset[r] = (e->hi[r] + e->lo[r]) / 2 - scale[r] * (g->hi + g->lo) / 2;
     }
-    nw_grid_store(g, scale, offset, fit);
+    store(g, scale, offset, fit);
 }
 
 static int n_candidates(const nw_grid *g)
@@ -341,13 +392,13 @@ void nw_grid_search(const nw_grid *g, const float *tile, const nw_grid_metric *m
         propose(g, &e, i, &c.fit);
         measure(g, tile, m, n, &c);
         keep_better(&best, &c);
-        nw_grid_refit(g, tile, m->h, n, &c.fit);
+        refit(g, tile, m->h, n, &c.fit);
         measure(g, tile, m, n, &c);
         keep_better(&best, &c);
     }
     for (int i = 0; i < N_REFITS; i++) {
         c = best;
-        nw_grid_refit(g, tile, m->h, n, &c.fit);
+        refit(g, tile, m->h, n, &c.fit);
         measure(g, tile, m, n, &c);
         keep_better(&best, &c);
     }

@@ -14,8 +14,19 @@
 
 #define NAME_BYTES 64
 
-/* Whether all matrices that read the input are INT8 by rows. */
-static bool all_int8(const nw_recipe_choice *choices, size_t n, int32_t layer, nw_input input)
+static bool is_integer(nw_panel_type t)
+{
+    return t.kind == NW_PANEL_INT8 || t.kind == NW_PANEL_INT4;
+}
+
+static bool is_int8_rows(nw_panel_type t)
+{
+    return t.kind == NW_PANEL_INT8 && t.group == 0;
+}
+
+/* Whether all matrices that read the input have a layout of the kind. */
+static bool all_readers(const nw_recipe_choice *choices, size_t n, int32_t layer, nw_input input,
+                        bool (*is_kind)(nw_panel_type))
 {
     size_t n_readers = 0;
 
@@ -25,7 +36,7 @@ static bool all_int8(const nw_recipe_choice *choices, size_t n, int32_t layer, n
             !nw_input_of_role(choices[i].tensor->role, false, &reads) || reads != input) {
             continue;
         }
-        if (choices[i].type.kind != NW_PANEL_INT8 || choices[i].type.group != 0) {
+        if (!is_kind(choices[i].type)) {
             return false;
         }
         n_readers++;
@@ -33,8 +44,8 @@ static bool all_int8(const nw_recipe_choice *choices, size_t n, int32_t layer, n
     return n_readers > 0;
 }
 
-static nw_status plan_input(const nw_recipe *r, const nw_input_stats *s, nw_input_plan *p,
-                            nw_planned_input *in, nw_error *err)
+static nw_status plan_input(const nw_recipe *r, const nw_input_stats *s, bool with_scale,
+                            nw_input_plan *p, nw_planned_input *in, nw_error *err)
 {
     const float limit = nw_recipe_outliers(r);
     float most = 0;
@@ -51,7 +62,7 @@ static nw_status plan_input(const nw_recipe *r, const nw_input_stats *s, nw_inpu
         }
     }
     p->n_wide += in->n_wide;
-    in->scale = nw_recipe_static_scales(r) && most > 0 ? most / 127 : 0;
+    in->scale = with_scale && most > 0 ? most / 127 : 0;
     return NW_OK;
 }
 
@@ -63,16 +74,21 @@ static nw_status plan_all(const nw_recipe *r, const nw_recipe_choice *choices, s
 
     for (uint32_t l = 0; st == NW_OK && l < p->n_layers; l++) {
         for (int i = 0; st == NW_OK && i < NW_INPUT_HEAD; i++) {
+            const nw_input input = (nw_input)i;
+            const bool with_scale = nw_recipe_static_scales(r) &&
+                                    all_readers(choices, n, (int32_t)l, input, is_int8_rows);
             nw_input_stats s = {0};
-            if (!all_int8(choices, n, (int32_t)l, (nw_input)i)) {
+            if (!with_scale && !(nw_recipe_outliers(r) > 0 &&
+                                 all_readers(choices, n, (int32_t)l, input, is_integer))) {
                 continue;
             }
-            st = nw_stats_load(stats, (int32_t)l, (nw_input)i, &s, err);
+            st = nw_stats_load(stats, (int32_t)l, input, &s, err);
             if (st == NW_OK && transform != NULL) {
-                st = nw_transform_stats(transform, (int32_t)l, (nw_input)i, &s, err);
+                st = nw_transform_stats(transform, (int32_t)l, input, &s, err);
             }
             if (st == NW_OK) {
-                st = plan_input(r, &s, p, &p->inputs[l * NW_INPUT_HEAD + (uint32_t)i], err);
+                st = plan_input(r, &s, with_scale, p, &p->inputs[l * NW_INPUT_HEAD + (uint32_t)i],
+                                err);
             }
             nw_input_stats_release(&s);
         }

@@ -15,7 +15,7 @@
  *     ignore: ['model\.layers\.0\..*']   # stays as `keep` says, before any target is looked at
  *     keep: bf16                      # bf16 | f32: matrices that no target names
  *
- *     outliers: 6                     # columns of larger |x| stay BF16 beside INT8 (input_plan.h)
+ *     outliers: 6                     # columns of larger |x| stay BF16 beside integers (input_plan.h)
  *     activation_scale: dynamic       # dynamic | static: INT8 activations by token, or calibrated
  *     last_group: whole               # whole | short: whether a row may end in a shorter group
  *

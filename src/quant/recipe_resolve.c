@@ -174,6 +174,23 @@ static void check_methods(const nw_recipe *r, const nw_recipe_choice *choices, s
     }
 }
 
+/* Outlier columns and static scales against the activations. */
+static void check_inputs(const nw_recipe *r, bool rotated, nw_buf *mistakes)
+{
+    if ((r->outliers > 0 || r->static_scales) && rotated) {
+        (void)nw_buf_printf(mistakes, "outliers and static activation scales are of inputs as "
+                                      "calibration saw them: not of rotated ones\n");
+    }
+    if (r->static_scales && r->act != NW_ACT_RULE_A8) {
+        (void)nw_buf_printf(mistakes, "static activation scales are of INT8 activations: "
+                                      "'activations' must be a8\n");
+    }
+    if (r->outliers > 0 && r->act != NW_ACT_RULE_A8 && r->act != NW_ACT_RULE_A16) {
+        (void)nw_buf_printf(mistakes, "outliers are kept beside activations of 16 bits or of INT8: "
+                                      "'activations' must be a16 or a8\n");
+    }
+}
+
 /* Transforms against each other and against the model. */
 static void check_transforms(const nw_recipe *r, const nw_model_config *config, nw_buf *mistakes)
 {
@@ -192,13 +209,7 @@ static void check_transforms(const nw_recipe *r, const nw_model_config *config, 
                             "calibration saw it: not with %s\n",
                             (t & rotations) != 0 ? "a rotation" : "awq");
     }
-    if ((r->outliers > 0 || r->static_scales) &&
-        ((t & rotations) != 0 || r->act != NW_ACT_RULE_A8)) {
-        (void)nw_buf_printf(mistakes,
-                            "outliers and static activation scales are of INT8 activations%s\n",
-                            (t & rotations) != 0 ? " as calibration saw them: not of rotated ones"
-                                                 : ": 'activations' must be a8");
-    }
+    check_inputs(r, (t & rotations) != 0, mistakes);
     if (nw_recipe_needs_stats(r) && r->calibration == NULL) {
         (void)nw_buf_printf(mistakes,
                             "what it does to inputs needs calibration statistics: name the folder "

@@ -36,7 +36,7 @@ typedef struct {
  * BF16's bits from 2^-16 on, and no more than BF16 has below. Beyond 65504 it is infinite. */
 static inline float nw_scale_store(float x, bool bf16)
 {
-    return nw_f16_to_f32(nw_f16_from_f32(bf16 ? nw_bf16_to_f32(nw_bf16_from_f32(x)) : x));
+    return nw_f16_round(bf16 ? nw_bf16_to_f32(nw_bf16_from_f32(x)) : x);
 }
 
 /* Fractions of the absmax scale tried by the search, each with both signs. */

@@ -85,6 +85,16 @@ static float widen_f16(uint16_t h)
     return nw_f16_to_f32(h);
 }
 
+/* The rounding to a float, whose result must be one that F16 has. */
+static uint16_t narrow_by_rounding(float x)
+{
+    const float y = nw_f16_round(x);
+    const uint16_t h = nw_f16_from_f32(y);
+
+    assert_int_equal(nw_f32_bits(y), nw_f32_bits(nw_f16_to_f32(h)));
+    return h;
+}
+
 static float widen_bf16(uint16_t h)
 {
     return nw_bf16_to_f32(h);
@@ -97,6 +107,7 @@ static uint16_t narrow_bf16(float x)
 
 static struct kind kinds[] = {
     {"f16", 5, 10, widen_f16, nw_f16_from_f32},
+    {"f16_round", 5, 10, widen_f16, narrow_by_rounding},
     {"bf16", 8, 7, widen_bf16, narrow_bf16},
 };
 
