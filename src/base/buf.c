@@ -24,7 +24,7 @@ void nw_buf_release(nw_buf *b)
 void nw_buf_clear(nw_buf *b)
 {
     b->len = 0;
-    b->failed = false;
+    b->failed = b->full = false;
     if (b->data != NULL) {
         b->data[0] = '\0';
     }
@@ -34,7 +34,7 @@ void nw_buf_clear(nw_buf *b)
 static bool reserve(nw_buf *b, size_t n)
 {
     if (n > b->max - b->len) {
-        b->failed = true;
+        b->failed = b->full = true;
         return false;
     }
     const size_t need = b->len + n + 1;

@@ -11,11 +11,12 @@ typedef struct {
     size_t cap;
     size_t max;  /* bytes; an append past it fails and leaves the buffer as it was */
     bool failed; /* sticky: an append did not fit or there was no memory */
+    bool full;   /* sticky: it did not fit */
 } nw_buf;
 
 void nw_buf_init(nw_buf *b, size_t max_bytes);
 void nw_buf_release(nw_buf *b);
-void nw_buf_clear(nw_buf *b); /* keeps the memory; clears `failed` */
+void nw_buf_clear(nw_buf *b); /* keeps the memory; clears `failed` and `full` */
 
 /* Each returns false, and sets `failed`, when the bytes do not fit. */
 bool nw_buf_add(nw_buf *b, const void *bytes, size_t n);

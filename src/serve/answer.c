@@ -8,6 +8,8 @@
 /* Prompts of one request that are in the scheduler together. */
 #define WAVE 32
 
+#define ANSWER_MAX ((size_t)256 << 20)
+
 typedef struct {
     nw_server *server;
     const nw_api_request *req;
@@ -17,18 +19,10 @@ typedef struct {
     size_t n_jobs;
     char id[40];
     nw_reply_head head;
-    json_t *choices;
+    size_t n_choices;
+    nw_buf text; /* of the answer, as far as it is known */
     nw_job_counts counts;
 } answer;
-
-static nw_status no_memory(nw_api_error *e)
-{
-    (void)nw_api_fail(e, "", "no memory for the answer");
-    e->http_status = 503;
-    e->type = "server_error";
-    e->code = "out_of_memory";
-    return NW_E_NOMEM;
-}
 
 static void keep_head(answer *a)
 {
@@ -36,6 +30,7 @@ static void keep_head(answer *a)
         a->head = nw_job_head(a->jobs[0]);
         (void)snprintf(a->id, sizeof a->id, "%s", a->head.id);
         a->head.id = a->id;
+        nw_reply_begin(&a->text, &a->head);
     }
 }
 
@@ -48,7 +43,7 @@ static nw_status admit_wave(answer *a, nw_api_error *e)
     while (st == NW_OK && a->next < a->n && a->n_jobs < WAVE) {
         nw_api_request one;
         if (!nw_api_one_prompt(a->req, a->next, &one)) {
-            return no_memory(e);
+            return nw_job_no_room(&a->text, e);
         }
         st = nw_job_admit(a->server, &one, a->fd, &a->jobs[a->n_jobs], e);
         nw_api_release(&one);
@@ -68,9 +63,7 @@ static nw_status end_wave(answer *a, nw_status st, nw_api_error *e)
 {
     for (size_t i = 0; i < a->n_jobs; i++) {
         if (st == NW_OK) {
-            json_t *choice = nw_job_choice(a->jobs[i], json_array_size(a->choices), &a->counts, e);
-            st = choice != NULL && json_array_append_new(a->choices, choice) == 0 ? NW_OK
-                                                                                  : NW_E_CANCELLED;
+            st = nw_job_choice(a->jobs[i], a->n_choices++, &a->text, &a->counts, e);
         }
         nw_job_close(a->jobs[i]);
     }
@@ -80,25 +73,21 @@ static nw_status end_wave(answer *a, nw_status st, nw_api_error *e)
 
 char *nw_job_answer(nw_server *s, const nw_api_request *req, int fd, nw_api_error *e)
 {
-    answer a = {.server = s,
-                .req = req,
-                .fd = fd,
-                .n = req->chat ? 1 : req->n_prompts,
-                .choices = json_array()};
-    nw_status st = a.choices != NULL ? NW_OK : no_memory(e);
-    char *text = NULL;
+    answer a = {.server = s, .req = req, .fd = fd, .n = req->chat ? 1 : req->n_prompts};
+    nw_status st = NW_OK;
 
+    nw_buf_init(&a.text, ANSWER_MAX);
     while (st == NW_OK && a.next < a.n) {
         st = admit_wave(&a, e);
         st = end_wave(&a, st, e);
     }
+    if (st == NW_OK) {
+        nw_reply_end(&a.text, a.counts.prompt, a.counts.output);
+        st = a.text.failed ? nw_job_no_room(&a.text, e) : NW_OK;
+    }
     if (st != NW_OK) {
-        json_decref(a.choices);
+        nw_buf_release(&a.text);
         return NULL;
     }
-    text = nw_reply_whole(&a.head, a.choices, a.counts.prompt, a.counts.output);
-    if (text == NULL) {
-        (void)no_memory(e);
-    }
-    return text;
+    return nw_buf_take(&a.text);
 }

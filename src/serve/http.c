@@ -206,22 +206,29 @@ static enum MHD_Result generate(nw_server *s, struct MHD_Connection *conn, const
     return answer_text(s, conn, text, &e);
 }
 
-static enum MHD_Result dispatch(nw_server *s, struct MHD_Connection *conn, const exchange *x)
+static enum MHD_Result answer_tokens(nw_server *s, struct MHD_Connection *conn, const nw_buf *body,
+                                     char *(*make)(const nw_server *, const char *, size_t,
+                                                   nw_api_error *))
 {
     nw_api_error e = {0};
-    char *text = NULL;
 
+    nw_gate_enter(&s->texts);
+    char *text = make(s, body->data != NULL ? body->data : "", body->len, &e);
+    nw_gate_leave(&s->texts);
+    return answer_text(s, conn, text, &e);
+}
+
+static enum MHD_Result dispatch(nw_server *s, struct MHD_Connection *conn, const exchange *x)
+{
     switch (routes[x->route].id) {
     case ROUTE_CHAT:
         return generate(s, conn, &x->body, true);
     case ROUTE_TEXT:
         return generate(s, conn, &x->body, false);
     case ROUTE_TOKENIZE:
-        text = nw_tokenize_text(s, x->body.data != NULL ? x->body.data : "", x->body.len, &e);
-        return answer_text(s, conn, text, &e);
+        return answer_tokens(s, conn, &x->body, nw_tokenize_text);
     case ROUTE_DETOKENIZE:
-        text = nw_detokenize_text(s, x->body.data != NULL ? x->body.data : "", x->body.len, &e);
-        return answer_text(s, conn, text, &e);
+        return answer_tokens(s, conn, &x->body, nw_detokenize_text);
     case ROUTE_TOKENIZER:
         return answer(s, conn, MHD_HTTP_OK, "application/json", nw_tokenizer_info_text(s), NULL,
                       NULL);

@@ -32,9 +32,9 @@ struct nw_job {
     const char *finish; /* "stop" "length"; NULL until then */
     nw_api_error fault; /* http_status 0: none */
     uint32_t n_prompt, n_output;
-    nw_buf text;      /* what the last token made showable */
-    json_t *logprobs; /* entries not sent yet; NULL when not asked for */
-    nw_buf echo;      /* text of the prompt, until it is shown */
+    nw_buf text;              /* what the last token made showable */
+    nw_logprob_list logprobs; /* not sent yet; their alternatives lie in the mailbox */
+    nw_buf echo;              /* text of the prompt, until it is shown */
     bool echoed;
     size_t offset; /* characters of the logprobs already sent */
     char id[40];
@@ -73,7 +73,8 @@ static nw_status refuse_error(nw_api_error *e, const nw_error *err)
     return refuse(e, 500, "server_error", NULL, err->message);
 }
 
-static nw_status encode(const nw_server *s, const nw_api_request *r, nw_ids *ids, nw_error *err)
+static nw_status encode_prompt(const nw_server *s, const nw_api_request *r, nw_ids *ids,
+                               nw_error *err)
 {
     const uint32_t n_vocab = nw_tokenizer_size(s->tok);
 
@@ -96,14 +97,21 @@ static nw_status encode(const nw_server *s, const nw_api_request *r, nw_ids *ids
     return NW_OK;
 }
 
+static nw_status encode(nw_server *s, const nw_api_request *r, nw_ids *ids, nw_error *err)
+{
+    nw_gate_enter(&s->texts);
+    const nw_status st = encode_prompt(s, r, ids, err);
+    nw_gate_leave(&s->texts);
+    return st;
+}
+
 /* The text that the answer begins with, and the entry of the first token. */
 static nw_status begin_echo(nw_job *j, const nw_ids *ids, nw_error *err)
 {
     const nw_api_prompt *p = &j->req.prompts[0];
 
-    if (j->req.logprobs) {
-        (void)json_array_append_new(j->logprobs,
-                                    nw_logprob_entry(j->server->tok, ids->ids[0], 0, NULL, 0));
+    if (j->req.logprobs && !nw_logprob_add(&j->logprobs, (nw_token_logprob){.id = ids->ids[0]})) {
+        return nw_fail(err, NW_E_NOMEM, "no memory for log-probabilities");
     }
     if (p->text == NULL) {
         return nw_tokenizer_decode(j->server->tok, ids->ids, ids->n,
@@ -185,7 +193,6 @@ static nw_job *job_new(nw_server *s, nw_api_request *req, int fd)
         nw_buf_init(&j->text, MAX_TEXT);
         nw_buf_init(&j->echo, MAX_TEXT);
         j->echoed = !j->req.echo;
-        j->logprobs = j->req.logprobs ? json_array() : NULL;
         (void)snprintf(j->id, sizeof j->id, "%s-%" PRIu64, j->req.chat ? "chatcmpl" : "cmpl",
                        (uint64_t)atomic_fetch_add(&s->next_id, 1) + 1);
         atomic_fetch_add(&s->n_jobs, 1);
@@ -252,7 +259,7 @@ void nw_job_close(nw_job *j)
     nw_textout_close(j->out);
     nw_buf_release(&j->text);
     nw_buf_release(&j->echo);
-    json_decref(j->logprobs);
+    nw_logprob_list_release(&j->logprobs);
     nw_api_release(&j->req);
     atomic_fetch_sub(&j->server->n_jobs, 1);
     free(j);
@@ -271,10 +278,11 @@ static bool client_gone(const nw_job *j)
 
 static void take_logprob(nw_job *j, const nw_mail *mail)
 {
-    if (j->logprobs != NULL) {
-        (void)json_array_append_new(
-            j->logprobs,
-            nw_logprob_entry(j->server->tok, mail->id, mail->logprob, mail->top, mail->n_top));
+    const nw_token_logprob entry = {mail->id, mail->logprob, mail->n_top, mail->top};
+
+    if (j->req.logprobs && !nw_logprob_add(&j->logprobs, entry) && j->fault.http_status == 0) {
+        (void)refuse(&j->fault, 503, "server_error", "out_of_memory",
+                     "no memory for log-probabilities");
     }
 }
 
@@ -340,6 +348,20 @@ static bool advance(nw_job *j)
     return true;
 }
 
+nw_status nw_job_no_room(const nw_buf *out, nw_api_error *e)
+{
+    char why[160];
+
+    if (!out->full) {
+        return refuse(e, 503, "server_error", "out_of_memory", "no memory for the answer");
+    }
+    (void)snprintf(why, sizeof why,
+                   "the answer is longer than %zu bytes: ask for fewer prompts, tokens or "
+                   "log-probabilities at a time",
+                   out->max);
+    return refuse(e, 400, "invalid_request_error", "answer_too_long", why);
+}
+
 nw_reply_head nw_job_head(const nw_job *j)
 {
     return (nw_reply_head){.chat = j->req.chat,
@@ -347,7 +369,8 @@ nw_reply_head nw_job_head(const nw_job *j)
                            .model = j->server->model_name,
                            .created = j->created,
                            .include_usage = j->req.include_usage,
-                           .event_usage = j->req.event_usage};
+                           .event_usage = j->req.event_usage,
+                           .tok = j->server->tok};
 }
 
 /* An error after the stream has begun: the status line is gone, so it comes as an event. */
@@ -385,16 +408,14 @@ static void add_text(nw_job *j, const nw_reply_head *h, nw_buf *out)
                         .offset = &j->offset,
                         .n_prompt = j->n_prompt,
                         .n_output = j->n_output};
-    const bool pending = j->ended && json_array_size(j->logprobs) > 0;
+    const bool pending = j->ended && j->logprobs.n > 0;
 
     if (!j->echoed || (d.n_text == 0 && !pending && (!h->event_usage || j->ended))) {
         return;
     }
-    if (j->logprobs != NULL) {
-        d.logprobs = j->logprobs;
-        j->logprobs = json_array();
-    }
+    d.logprobs = j->req.logprobs ? &j->logprobs : NULL;
     nw_reply_event(out, h, &d);
+    j->logprobs.n = 0;
 }
 
 bool nw_job_next_events(nw_job *j, nw_buf *out)
@@ -422,32 +443,33 @@ bool nw_job_next_events(nw_job *j, nw_buf *out)
     return out->len > 0;
 }
 
-json_t *nw_job_choice(nw_job *j, size_t index, nw_job_counts *n, nw_api_error *e)
+nw_status nw_job_choice(nw_job *j, size_t index, nw_buf *out, nw_job_counts *n, nw_api_error *e)
 {
     const nw_reply_head h = nw_job_head(j);
     nw_buf all;
-    json_t *choice = NULL;
+    bool told = true;
 
     *e = (nw_api_error){0};
     nw_buf_init(&all, MAX_TEXT);
     while (!j->ended && advance(j)) {
-        (void)nw_buf_add(&all, j->text.data != NULL ? j->text.data : "", j->text.len);
+        told = nw_buf_add(&all, j->text.data != NULL ? j->text.data : "", j->text.len) && told;
+    }
+    if (!j->gone && told && j->fault.http_status == 0) {
+        const nw_reply_delta d = {.text = all.data != NULL ? all.data : "",
+                                  .n_text = all.len,
+                                  .logprobs = j->req.logprobs ? &j->logprobs : NULL,
+                                  .finish = j->finish};
+        nw_reply_choice(out, &h, &d, index);
+        n->prompt += j->n_prompt;
+        n->output += j->n_output;
+    }
+    nw_buf_release(&all);
+    if (j->gone) {
+        return NW_E_CANCELLED;
     }
     if (j->fault.http_status != 0) {
         *e = j->fault;
-    } else if (!j->gone && !all.failed) {
-        const nw_reply_delta d = {.text = all.data != NULL ? all.data : "",
-                                  .n_text = all.len,
-                                  .logprobs = j->logprobs,
-                                  .finish = j->finish};
-        j->logprobs = NULL;
-        n->prompt += j->n_prompt;
-        n->output += j->n_output;
-        choice = nw_reply_choice(&h, &d, index);
+        return NW_E_CANCELLED;
     }
-    if (choice == NULL && !j->gone && e->http_status == 0) {
-        (void)refuse(e, 503, "server_error", "out_of_memory", "no memory for the answer");
-    }
-    nw_buf_release(&all);
-    return choice;
+    return told && !out->failed ? NW_OK : nw_job_no_room(out, e);
 }

@@ -31,9 +31,12 @@ typedef struct {
     uint32_t prompt, output;
 } nw_job_counts;
 
-/* Runs to the end; its choice of a whole answer, and its tokens added to *n. NULL: the client has gone
- * (e->http_status 0), or the engine failed (*e). */
-json_t *nw_job_choice(nw_job *j, size_t index, nw_job_counts *n, nw_api_error *e);
+/* Runs to the end; appends its choice of a whole answer to *out, and adds its tokens to *n. Not NW_OK: the
+ * client has gone (e->http_status 0), the engine failed, or the choice found no room (*e). */
+NW_MUST_USE nw_status nw_job_choice(nw_job *j, size_t index, nw_buf *out, nw_job_counts *n,
+                                    nw_api_error *e);
+/* *e for an answer whose buffer failed; NW_E_RANGE. */
+nw_status nw_job_no_room(const nw_buf *out, nw_api_error *e);
 
 /* All prompts of a request that wants one answer at the end (answer.c), some at a time. The body, freed
  * by the caller, or NULL as above. */

@@ -46,6 +46,9 @@ static void put_scheduler(nw_buf *b, nw_server *s)
 
 static void put_answers(nw_buf *b, nw_server *s)
 {
+    unsigned inside = 0;
+    unsigned waiting = 0;
+
     (void)nw_buf_puts(b, "# HELP narrow_http_answers_total Answers by class of status.\n"
                          "# TYPE narrow_http_answers_total counter\n");
     for (size_t i = 2; i < NW_STATUS_CLASSES; i++) {
@@ -56,6 +59,9 @@ static void put_answers(nw_buf *b, nw_server *s)
         atomic_load(&s->hang_ups));
     put(b, "gauge", "jobs", "Requests being answered, waiting ones included.",
         atomic_load(&s->n_jobs));
+    nw_gate_count(&s->texts, &inside, &waiting);
+    put(b, "gauge", "texts", "Texts being tokenized.", inside);
+    put(b, "gauge", "texts_waiting", "Texts waiting for that.", waiting);
 }
 
 static void put_engine(nw_buf *b, const nw_server *s)

@@ -2,46 +2,59 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "serve/reply.h"
 
-#include <stdlib.h>
+#include <inttypes.h>
 
-#include "serve/logprobs.h"
-
-json_t *nw_reply_usage(uint32_t n_prompt, uint32_t n_output)
+static void put_string(nw_buf *out, const char *key, const char *value)
 {
-    return json_pack("{s:I, s:I, s:I}", "prompt_tokens", (json_int_t)n_prompt, "completion_tokens",
-                     (json_int_t)n_output, "total_tokens", (json_int_t)n_prompt + n_output);
+    (void)nw_buf_printf(out, "\"%s\":", key);
+    nw_json_put(out, value != NULL ? json_string(value) : json_null());
 }
 
-/* Takes the list over. */
-static json_t *logprobs_or_null(const nw_reply_head *h, const nw_reply_delta *d)
+static void put_usage(nw_buf *out, uint32_t n_prompt, uint32_t n_output)
+{
+    (void)nw_buf_printf(out,
+                        "{\"prompt_tokens\":%" PRIu32 ",\"completion_tokens\":%" PRIu32
+                        ",\"total_tokens\":%" PRIu64 "}",
+                        n_prompt, n_output, (uint64_t)n_prompt + n_output);
+}
+
+static void put_logprobs(nw_buf *out, const nw_reply_head *h, const nw_reply_delta *d)
 {
     size_t none = 0;
 
     if (d->logprobs == NULL) {
-        return json_null();
+        (void)nw_buf_puts(out, "null");
+    } else if (h->chat) {
+        (void)nw_buf_puts(out, "{\"content\":");
+        nw_logprob_put_content(out, h->tok, d->logprobs);
+        (void)nw_buf_puts(out, "}");
+    } else {
+        nw_logprob_put_lists(out, h->tok, d->logprobs, d->offset != NULL ? d->offset : &none);
     }
-    if (h->chat) {
-        return json_pack("{s:o}", "content", d->logprobs);
-    }
-    json_t *lists = nw_logprob_lists(d->logprobs, d->offset != NULL ? d->offset : &none);
-    json_decref(d->logprobs);
-    return lists;
 }
 
-static json_t *string_or_null(const char *s)
+static json_t *text_of(const nw_reply_delta *d)
 {
-    return s != NULL ? json_string(s) : json_null();
+    return json_stringn(d->text != NULL ? d->text : "", d->n_text);
 }
 
-static json_t *event_choice(const nw_reply_head *h, const nw_reply_delta *d)
+/* A choice up to the text that it holds. */
+static void open_choice(nw_buf *out, const nw_reply_head *h, const nw_reply_delta *d, size_t index)
 {
-    json_t *choice = json_pack("{s:i, s:o, s:o}", "index", 0, "logprobs", logprobs_or_null(h, d),
-                               "finish_reason", string_or_null(d->finish));
+    (void)nw_buf_printf(out, "{\"index\":%zu,\"logprobs\":", index);
+    put_logprobs(out, h, d);
+    (void)nw_buf_puts(out, ",");
+    put_string(out, "finish_reason", d->finish);
+}
 
+static void put_event_choice(nw_buf *out, const nw_reply_head *h, const nw_reply_delta *d)
+{
+    open_choice(out, h, d, 0);
     if (!h->chat) {
-        (void)json_object_set_new(choice, "text",
-                                  json_stringn(d->text != NULL ? d->text : "", d->n_text));
-        return choice;
+        (void)nw_buf_puts(out, ",\"text\":");
+        nw_json_put(out, text_of(d));
+        (void)nw_buf_puts(out, "}");
+        return;
     }
     json_t *delta = json_object();
     if (d->role) {
@@ -49,35 +62,21 @@ static json_t *event_choice(const nw_reply_head *h, const nw_reply_delta *d)
         (void)json_object_set_new(delta, "content", json_string(""));
     }
     if (d->text != NULL) {
-        (void)json_object_set_new(delta, "content", json_stringn(d->text, d->n_text));
+        (void)json_object_set_new(delta, "content", text_of(d));
     }
-    (void)json_object_set_new(choice, "delta", delta);
-    return choice;
+    (void)nw_buf_puts(out, ",\"delta\":");
+    nw_json_put(out, delta);
+    (void)nw_buf_puts(out, "}");
 }
 
-/* The object around choices; takes choices and usage over. */
-static json_t *envelope(const nw_reply_head *h, const char *object, json_t *choices, json_t *usage)
+/* The object up to its first choice. */
+static void open_envelope(nw_buf *out, const nw_reply_head *h, const char *object)
 {
-    json_t *root = json_pack("{s:s, s:s, s:I, s:s, s:o}", "id", h->id, "object", object, "created",
-                             (json_int_t)h->created, "model", h->model, "choices", choices);
-    if (usage != NULL) {
-        (void)json_object_set_new(root, "usage", usage);
-    }
-    return root;
-}
-
-/* Appends and frees; a failure shows as out->failed. */
-static void add_event(nw_buf *out, json_t *root)
-{
-    char *text = root != NULL ? json_dumps(root, JSON_COMPACT) : NULL;
-
-    if (text == NULL) {
-        out->failed = true;
-    } else {
-        (void)(nw_buf_puts(out, "data: ") && nw_buf_puts(out, text) && nw_buf_puts(out, "\n\n"));
-    }
-    free(text);
-    json_decref(root);
+    (void)nw_buf_puts(out, "{");
+    put_string(out, "id", h->id);
+    (void)nw_buf_printf(out, ",\"object\":\"%s\",\"created\":%" PRId64 ",", object, h->created);
+    put_string(out, "model", h->model);
+    (void)nw_buf_puts(out, ",\"choices\":[");
 }
 
 static const char *event_object(const nw_reply_head *h)
@@ -87,38 +86,45 @@ static const char *event_object(const nw_reply_head *h)
 
 void nw_reply_event(nw_buf *out, const nw_reply_head *h, const nw_reply_delta *d)
 {
-    json_t *choices = json_pack("[o]", event_choice(h, d));
-    json_t *usage = h->event_usage     ? nw_reply_usage(d->n_prompt, d->n_output)
-                    : h->include_usage ? json_null()
-                                       : NULL;
-
-    add_event(out, envelope(h, event_object(h), choices, usage));
+    (void)nw_buf_puts(out, "data: ");
+    open_envelope(out, h, event_object(h));
+    put_event_choice(out, h, d);
+    (void)nw_buf_puts(out, "]");
+    if (h->event_usage) {
+        (void)nw_buf_puts(out, ",\"usage\":");
+        put_usage(out, d->n_prompt, d->n_output);
+    } else if (h->include_usage) {
+        (void)nw_buf_puts(out, ",\"usage\":null");
+    }
+    (void)nw_buf_puts(out, "}\n\n");
 }
 
 void nw_reply_usage_event(nw_buf *out, const nw_reply_head *h, uint32_t n_prompt, uint32_t n_output)
 {
-    add_event(out, envelope(h, event_object(h), json_array(), nw_reply_usage(n_prompt, n_output)));
+    (void)nw_buf_puts(out, "data: ");
+    open_envelope(out, h, event_object(h));
+    nw_reply_end(out, n_prompt, n_output);
+    (void)nw_buf_puts(out, "\n\n");
 }
 
-json_t *nw_reply_choice(const nw_reply_head *h, const nw_reply_delta *d, size_t index)
+void nw_reply_begin(nw_buf *out, const nw_reply_head *h)
 {
-    json_t *body = json_stringn(d->text, d->n_text);
-    json_t *choice = json_pack("{s:I, s:o, s:o}", "index", (json_int_t)index, "logprobs",
-                               logprobs_or_null(h, d), "finish_reason", string_or_null(d->finish));
-
-    if (h->chat) {
-        body = json_pack("{s:s, s:o}", "role", "assistant", "content", body);
-    }
-    (void)json_object_set_new(choice, h->chat ? "message" : "text", body);
-    return choice;
+    open_envelope(out, h, h->chat ? "chat.completion" : "text_completion");
 }
 
-char *nw_reply_whole(const nw_reply_head *h, json_t *choices, uint32_t n_prompt, uint32_t n_output)
+void nw_reply_choice(nw_buf *out, const nw_reply_head *h, const nw_reply_delta *d, size_t index)
 {
-    json_t *root = envelope(h, h->chat ? "chat.completion" : "text_completion", choices,
-                            nw_reply_usage(n_prompt, n_output));
-    char *out = root != NULL ? json_dumps(root, JSON_COMPACT) : NULL;
+    (void)nw_buf_puts(out, index > 0 ? "," : "");
+    open_choice(out, h, d, index);
+    (void)nw_buf_puts(out,
+                      h->chat ? ",\"message\":{\"role\":\"assistant\",\"content\":" : ",\"text\":");
+    nw_json_put(out, text_of(d));
+    (void)nw_buf_puts(out, h->chat ? "}}" : "}");
+}
 
-    json_decref(root);
-    return out;
+void nw_reply_end(nw_buf *out, uint32_t n_prompt, uint32_t n_output)
+{
+    (void)nw_buf_puts(out, "],\"usage\":");
+    put_usage(out, n_prompt, n_output);
+    (void)nw_buf_puts(out, "}");
 }

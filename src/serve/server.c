@@ -131,6 +131,7 @@ nw_status nw_server_open(nw_engine *engine, const nw_server_options *opt, nw_ser
     s->opt = *opt;
     s->engine = engine;
     s->tok = nw_engine_tokenizer(engine);
+    nw_gate_init(&s->texts, NW_SERVE_TEXTS);
     s->created = (int64_t)time(NULL);
     s->n_ctx = f->kv_capacity_tokens < f->n_ctx ? (uint32_t)f->kv_capacity_tokens : f->n_ctx;
     const nw_scheduler_options so = {.max_queue = opt->max_queue,
@@ -177,6 +178,7 @@ void nw_server_close(nw_server *s)
             MHD_stop_daemon(s->daemon);
         }
         nw_scheduler_close(s->sched);
+        nw_gate_release(&s->texts);
         free(s);
     }
 }

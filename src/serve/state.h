@@ -8,7 +8,11 @@
 
 #include "engine/scheduler.h"
 #include "model/tokenizer.h"
+#include "serve/gate.h"
 #include "serve/server.h"
+
+/* Threads that tokenize at a time. */
+#define NW_SERVE_TEXTS 2
 
 /* Answers by HTTP status, for /metrics. */
 #define NW_STATUS_CLASSES 6
@@ -19,6 +23,7 @@ struct nw_server {
     const nw_tokenizer *tok;
     nw_scheduler *sched;
     struct MHD_Daemon *daemon;
+    nw_gate texts; /* what tokenizes */
     char model_name[256];
     uint16_t port;
     uint32_t n_ctx;       /* longest prompt + answer */

@@ -38,7 +38,7 @@ static size_t on_bytes(char *bytes, size_t size, size_t n, void *ctx)
     return nw_ep_reply_bytes(call, http, bytes, size * n, now) ? size * n : 0;
 }
 
-/* Retry-After: seconds, or a date; at most a minute is waited at once. */
+/* Seconds, or a date; at most a minute is waited at once. */
 static double seconds_of(const char *value)
 {
     char *end = NULL;
@@ -51,20 +51,32 @@ static double seconds_of(const char *value)
     return fmin(fmax(s, 0), MAX_RETRY_AFTER_S);
 }
 
+void nw_ep_take_retry_after(const char *header, size_t n, double *wait_s)
+{
+    static const char name[] = "retry-after:";
+
+    if (n > sizeof name - 1 && strncasecmp(header, name, sizeof name - 1) == 0) {
+        char value[48] = "";
+        const size_t n_value = n - (sizeof name - 1);
+        memcpy(value, header + sizeof name - 1,
+               n_value < sizeof value - 1 ? n_value : sizeof value - 1);
+        *wait_s = seconds_of(value);
+    }
+}
+
+double nw_ep_wait_s(unsigned n_tries, double retry_after_s)
+{
+    const double doubled = NW_EP_BACK_OFF_FIRST_S * pow(2.0, (double)n_tries - 1);
+
+    return fmax(fmin(doubled, NW_EP_BACK_OFF_LAST_S), retry_after_s);
+}
+
 static size_t on_header(char *bytes, size_t size, size_t n, void *ctx)
 {
     nw_ep_call *call = ctx;
-    static const char name[] = "retry-after:";
-    const size_t len = size * n;
 
-    if (len > sizeof name - 1 && strncasecmp(bytes, name, sizeof name - 1) == 0) {
-        char value[48] = "";
-        const size_t n_value = len - (sizeof name - 1);
-        memcpy(value, bytes + sizeof name - 1,
-               n_value < sizeof value - 1 ? n_value : sizeof value - 1);
-        call->retry_after_s = seconds_of(value);
-    }
-    return len;
+    nw_ep_take_retry_after(bytes, size * n, &call->retry_after_s);
+    return size * n;
 }
 
 /* curl reports what it has handed to the kernel; the body's last piece is the request's end. */
@@ -170,16 +182,18 @@ static void end_transfer(nw_ep_call *call)
     call->ep->n_asking[call->replica]--;
 }
 
-/* When a request that could go at `earliest` may go under the rate limit. */
-static int64_t take_slot(nw_endpoint *ep, int64_t earliest)
+/* Whether the call may go now under the rate limit; otherwise it is due again when its slot comes. A slot
+ * is taken when the call could use it: one that waits for a busy server holds up nobody. */
+static bool take_slot(nw_ep_call *call, int64_t now)
 {
-    int64_t at = earliest;
+    nw_endpoint *ep = call->ep;
 
-    if (ep->max_rate > 0) {
-        at = ep->next_slot_ns > earliest ? ep->next_slot_ns : earliest;
-        ep->next_slot_ns = at + (int64_t)(1e9 / ep->max_rate);
+    if (!call->has_slot && ep->max_rate > 0) {
+        call->due_ns = ep->next_slot_ns > now ? ep->next_slot_ns : now;
+        ep->next_slot_ns = call->due_ns + (int64_t)(1e9 / ep->max_rate);
+        call->has_slot = true;
     }
-    return at;
+    return call->due_ns <= now;
 }
 
 /* Refused for lack of room, or never answered: worth another try, with waits that double. */
@@ -193,10 +207,9 @@ static bool retry_later(nw_ep_call *call, CURLcode rc, long http)
         call->gen.n_marks > 0) {
         return false;
     }
-    double wait_s = NW_EP_BACK_OFF_FIRST_S * pow(2.0, (double)(call->n_tries - 1));
-    wait_s = fmin(wait_s, NW_EP_BACK_OFF_LAST_S);
-    wait_s = fmax(wait_s, call->retry_after_s);
-    call->due_ns = take_slot(call->ep, nw_now_ns() + (int64_t)(wait_s * 1e9));
+    const double wait_s = nw_ep_wait_s(call->n_tries, call->retry_after_s);
+    call->due_ns = nw_now_ns() + (int64_t)(wait_s * 1e9);
+    call->has_slot = false;
     nw_ep_reply_release(call);
     nw_ep_reply_begin(call);
     return true;
@@ -261,9 +274,7 @@ static bool take_orders(nw_endpoint *ep)
         incoming = call->next;
         call->next = ep->calls;
         ep->calls = call;
-        const int64_t now = nw_now_ns();
-        call->due_ns = take_slot(ep, now);
-        if (call->due_ns <= now) {
+        if (take_slot(call, nw_now_ns())) {
             begin_transfer(call);
         }
     }
@@ -281,7 +292,7 @@ static int start_due(nw_endpoint *ep)
 
     for (nw_ep_call *c = ep->calls, *next = NULL; c != NULL; c = next) {
         next = c->next; /* a call that cannot begin is gone */
-        if (c->due_ns != 0 && c->due_ns <= now) {
+        if (c->due_ns != 0 && c->due_ns <= now && take_slot(c, now)) {
             begin_transfer(c);
         } else if (c->due_ns != 0 && (c->due_ns - now) / 1000000 + 1 < wait_ms) {
             wait_ms = (c->due_ns - now) / 1000000 + 1;
@@ -501,6 +512,7 @@ void nw_ep_close(void *impl)
     for (size_t i = 0; i < ep->n_replicas; i++) {
         free(ep->roots[i]);
     }
+    json_decref(ep->identity);
     free(ep->model);
     free(ep);
 }

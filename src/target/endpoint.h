@@ -70,7 +70,8 @@ typedef struct nw_ep_call {
     bool cancelled;
     unsigned n_tries;
     double retry_after_s; /* asked for by the server; < 0: not */
-    int64_t due_ns;       /* when to try again; 0: not waiting */
+    int64_t due_ns;       /* when to go; 0: now, or under way */
+    bool has_slot;        /* of the rate limit, for the next try */
 } nw_ep_call;
 
 struct nw_endpoint {
@@ -81,6 +82,7 @@ struct nw_endpoint {
     char *model;
     char owner[32];         /* "narrow" "vllm" "llamacpp" ..., as the server says; "" */
     uint32_t max_model_len; /* 0: not said */
+    json_t *identity;       /* of the first replica: what the others are held against */
     double max_rate;        /* requests/s; 0: no limit */
     struct curl_slist *headers;
     bool event_usage; /* the server takes stream_options.continuous_usage_stats */
@@ -123,11 +125,17 @@ bool nw_ep_reply_bytes(nw_ep_call *call, long http_status, const char *bytes, si
 /* The transfer ended; `why` is curl's reason or NULL. Ends the generation. */
 void nw_ep_reply_end(nw_ep_call *call, CURLcode rc, long http_status, const char *why);
 
+/* *wait_s of a header line, where it is Retry-After. */
+void nw_ep_take_retry_after(const char *header, size_t n, double *wait_s);
+/* How long to wait after n_tries > 0 tries; retry_after_s < 0: the server did not say. */
+double nw_ep_wait_s(unsigned n_tries, double retry_after_s);
+
 /* Blocking: one request to a replica (GET without a body); any answer is NW_OK. *out is its JSON, or
  * NULL where it is none; *http its status. NW_E_NETWORK: no answer. */
 NW_MUST_USE nw_status nw_ep_ask(const nw_endpoint *ep, size_t replica, const char *path,
                                 const json_t *body, long *http, json_t **out, nw_error *err);
-/* The same with the retries of the endpoint, replicas in turn, for finding out what a server can.
+/* The same with the retries of the endpoint and the waits that a server asks for, replicas in turn, for
+ * finding out what a server can.
  * NW_E_BUSY: 408, 429 or 503 to the end; NW_E_NETWORK: no answer, or another 5xx but 501, whose
  * status is in *http. */
 NW_MUST_USE nw_status nw_ep_ask_again(const nw_endpoint *ep, const char *path, const json_t *body,

@@ -96,6 +96,58 @@ static uint32_t length_of(const json_t *entry)
                                                   : 0;
 }
 
+/* What tells one model from another of the same name: its length, what llama.cpp says of its weights, and
+ * the artifact of a server of ours. NULL: no memory. */
+static json_t *identity_of(const nw_endpoint *ep, size_t i, const json_t *entry, const char *owner)
+{
+    static const char *const of_entry[] = {"id", "max_model_len", "meta"};
+    static const char *const of_facts[] = {"artifact_hash", "act", "kv"};
+    json_t *o = json_object();
+    json_t *facts = NULL;
+    long http = 0;
+    nw_error ignored = {0};
+
+    for (size_t k = 0; k < NW_COUNT(of_entry); k++) {
+        json_t *v = json_object_get(entry, of_entry[k]);
+        (void)json_object_set_new(o, of_entry[k], v != NULL ? json_deep_copy(v) : json_null());
+    }
+    if (ep->n_replicas > 1 && strcmp(owner, "narrow") == 0 &&
+        nw_ep_ask(ep, i, "/narrow/facts", NULL, &http, &facts, &ignored) == NW_OK) {
+        for (size_t k = 0; http == 200 && k < NW_COUNT(of_facts); k++) {
+            json_t *v = json_object_get(facts, of_facts[k]);
+            (void)json_object_set(o, of_facts[k], v != NULL ? v : json_null());
+        }
+    }
+    json_decref(facts);
+    return o;
+}
+
+/* Another replica says the same of itself as the first. */
+static nw_status check_replica(const nw_endpoint *ep, size_t i, const json_t *other, nw_error *err)
+{
+    const char *key = NULL;
+    json_t *mine = NULL;
+
+    json_object_foreach(ep->identity, key, mine)
+    {
+        const json_t *theirs = json_object_get(other, key);
+        if (theirs != NULL && json_equal(mine, theirs)) {
+            continue;
+        }
+        char *a = json_dumps(mine, JSON_COMPACT | JSON_ENCODE_ANY);
+        char *b = json_dumps(theirs, JSON_COMPACT | JSON_ENCODE_ANY);
+        (void)nw_fail(err, NW_E_NETWORK,
+                      "%.100s and %.100s serve different models: '%s' is %.80s and %.80s; replicas "
+                      "serve one",
+                      ep->root, ep->roots[i], key, a != NULL ? a : "?", b != NULL ? b : "not said");
+        nw_utf8_mend(err->message);
+        free(a);
+        free(b);
+        return err->code;
+    }
+    return NW_OK;
+}
+
 /* What the first replica says is taken over; the others have to serve the same model. */
 static nw_status take_models(nw_endpoint *ep, size_t i, const json_t *root, const char *wanted,
                              nw_error *err)
@@ -111,14 +163,16 @@ static nw_status take_models(nw_endpoint *ep, size_t i, const json_t *root, cons
         return nw_fail(err, NW_E_NETWORK, "%s/v1/models: names no model, and none was given",
                        ep->roots[i]);
     }
-    if (i > 0 && wanted == NULL && strcmp(id, ep->model) != 0) {
-        return nw_fail(err, NW_E_NETWORK,
-                       "%s serves '%.100s', %s '%.100s': replicas serve one model", ep->roots[i],
-                       id, ep->root, ep->model);
+    json_t *identity = identity_of(ep, i, entry, owner != NULL ? owner : "");
+    if (identity == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "%s: no memory", ep->roots[i]);
     }
     if (i > 0) {
-        return NW_OK;
+        const nw_status st = check_replica(ep, i, identity, err);
+        json_decref(identity);
+        return st;
     }
+    ep->identity = identity;
     (void)snprintf(ep->owner, sizeof ep->owner, "%.31s", owner != NULL ? owner : "");
     nw_utf8_mend(ep->owner);
     ep->event_usage = strcmp(ep->owner, "narrow") == 0 || strcmp(ep->owner, "vllm") == 0;

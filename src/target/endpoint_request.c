@@ -1,7 +1,6 @@
 /* What an endpoint is sent: the bodies of /v1/chat/completions and /v1/completions, and plain GETs.
  * Settings at their defaults are left out, so that servers which know fewer of them still answer.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,6 +104,12 @@ static size_t on_get_bytes(char *bytes, size_t size, size_t n, void *ctx)
     return nw_buf_add(ctx, bytes, size * n) ? size * n : 0;
 }
 
+static size_t on_get_header(char *bytes, size_t size, size_t n, void *ctx)
+{
+    nw_ep_take_retry_after(bytes, size * n, ctx);
+    return size * n;
+}
+
 static void set_blocking(CURL *easy, const nw_endpoint *ep, const char *url, char *why,
                          nw_buf *reply)
 {
@@ -119,8 +124,9 @@ static void set_blocking(CURL *easy, const nw_endpoint *ep, const char *url, cha
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, reply);
 }
 
-nw_status nw_ep_ask(const nw_endpoint *ep, size_t replica, const char *path, const json_t *body,
-                    long *http, json_t **out, nw_error *err)
+/* nw_ep_ask, and what Retry-After says (< 0: nothing). */
+static nw_status ask(const nw_endpoint *ep, size_t replica, const char *path, const json_t *body,
+                     long *http, json_t **out, double *retry_after_s, nw_error *err)
 {
     char url[1024];
     char why[CURL_ERROR_SIZE] = "";
@@ -130,6 +136,7 @@ nw_status nw_ep_ask(const nw_endpoint *ep, size_t replica, const char *path, con
     char *text = body != NULL ? json_dumps(body, JSON_COMPACT) : NULL;
 
     *out = NULL;
+    *retry_after_s = -1;
     if (easy == NULL || (text == NULL) != (body == NULL)) {
         curl_easy_cleanup(easy);
         free(text);
@@ -138,6 +145,8 @@ nw_status nw_ep_ask(const nw_endpoint *ep, size_t replica, const char *path, con
     nw_buf_init(&reply, NW_REPLY_BODY_MAX);
     (void)snprintf(url, sizeof url, "%s%s", ep->roots[replica], path);
     set_blocking(easy, ep, url, why, &reply);
+    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_get_header);
+    curl_easy_setopt(easy, CURLOPT_HEADERDATA, retry_after_s);
     if (text != NULL) {
         curl_easy_setopt(easy, CURLOPT_POSTFIELDS, text);
         curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(text));
@@ -155,6 +164,14 @@ nw_status nw_ep_ask(const nw_endpoint *ep, size_t replica, const char *path, con
                                     why[0] != '\0' ? why : curl_easy_strerror(rc));
 }
 
+nw_status nw_ep_ask(const nw_endpoint *ep, size_t replica, const char *path, const json_t *body,
+                    long *http, json_t **out, nw_error *err)
+{
+    double ignored = -1;
+
+    return ask(ep, replica, path, body, http, out, &ignored, err);
+}
+
 /* An answer that says nothing of what the server can: no room, or it failed at it. */
 static nw_status passing_fault(const char *path, long http, const json_t *reply, nw_error *err)
 {
@@ -170,12 +187,25 @@ static nw_status passing_fault(const char *path, long http, const json_t *reply,
     return err->code;
 }
 
+/* False: the program is to end. */
+static bool wait_or_stop(double wait_s)
+{
+    const int64_t end = nw_now_ns() + (int64_t)(wait_s * 1e9);
+
+    while (!nw_stop_requested() && nw_now_ns() < end) {
+        const int64_t soon = nw_now_ns() + 100000000;
+        nw_sleep_until_ns(soon < end ? soon : end);
+    }
+    return !nw_stop_requested();
+}
+
 nw_status nw_ep_ask_again(const nw_endpoint *ep, const char *path, const json_t *body, long *http,
                           json_t **out, nw_error *err)
 {
     for (unsigned n = 0;; n++) {
+        double retry_after_s = -1;
         *http = 0;
-        nw_status st = nw_ep_ask(ep, n % ep->n_replicas, path, body, http, out, err);
+        nw_status st = ask(ep, n % ep->n_replicas, path, body, http, out, &retry_after_s, err);
         const bool lost = st == NW_E_NETWORK;
         st = st == NW_OK ? passing_fault(path, *http, *out, err) : st;
         if (st == NW_OK) {
@@ -183,12 +213,10 @@ nw_status nw_ep_ask_again(const nw_endpoint *ep, const char *path, const json_t 
         }
         json_decref(*out);
         *out = NULL;
-        if (!(lost || st == NW_E_BUSY) || n >= ep->max_retries || nw_stop_requested()) {
+        if (!(lost || st == NW_E_BUSY) || n >= ep->max_retries ||
+            !wait_or_stop(nw_ep_wait_s(n + 1, retry_after_s))) {
             return st;
         }
-        const double wait_s =
-            fmin(NW_EP_BACK_OFF_FIRST_S * pow(2.0, (double)n), NW_EP_BACK_OFF_LAST_S);
-        nw_sleep_until_ns(nw_now_ns() + (int64_t)(wait_s * 1e9));
     }
 }
 

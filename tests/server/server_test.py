@@ -25,6 +25,8 @@ TOOL = os.path.join(SHARED, 'tools/scripted_model.py')
 STORY = 'Seven small boats left the harbour at dawn \u2693 \U0001F30A and came back with fish.\n'
 N_STORY = 21  # tokens of it; the wave emoji is four of them
 USER = [{'role': 'user', 'content': 'hi'}]
+with open(NARROW, 'rb') as program:
+    SANITIZED = b'__asan_init' in program.read()
 LONG = 30000  # tokens; many seconds on any machine, so that what must still be running still runs
 
 
@@ -78,6 +80,11 @@ class Server:
         s.sendall(b'POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: '
                   + str(len(data)).encode() + b'\r\n\r\n' + data)
         return s
+
+    def peak_memory(self):
+        """Bytes."""
+        with open(f'/proc/{self.proc.pid}/status', encoding='ascii') as f:
+            return int(re.search(r'VmHWM:\s+(\d+) kB', f.read()).group(1)) * 1024
 
     def wait_metric(self, name, want, seconds=20):
         end = time.monotonic() + seconds
@@ -371,7 +378,39 @@ class ServerTest(unittest.TestCase):
         for key in ('tokens', 'token_logprobs', 'top_logprobs', 'text_offset'):
             self.assertEqual([x for p in parts for x in p[key]], whole['logprobs'][key])
 
+    @unittest.skipIf(SANITIZED, 'freed memory is kept back under the address sanitizer')
+    def test_logprobs_of_a_long_answer_take_little_memory(self):
+        """Alternatives are kept as numbers, a few bytes each, until their JSON is written."""
+        body = {'ignore_eos': True, 'max_tokens': 4000}
+        self.assertEqual(self.loop.chat(**body)[0], 200)
+        before = self.loop.peak_memory()
+        status, _, r = self.loop.chat(**body, logprobs=True, top_logprobs=20)
+        grown = self.loop.peak_memory() - before
+        self.assertEqual((status, len(r['choices'][0]['logprobs']['content'])), (200, 4000))
+        n_text = len(json.dumps(r, separators=(',', ':')))
+        self.assertLess(grown, 4 * n_text, f'{grown} bytes for an answer of {n_text}')
+
     # ---- tokens ----
+
+    def test_few_texts_are_tokenized_at_a_time(self):
+        text = 'Seven small boats left the harbour at dawn. ' * 20000
+        want = self.story.call('POST', '/tokenize', {'prompt': text})[2]['count']
+        counts, most, waited = [], 0, 0
+
+        def ask():
+            counts.append(self.story.call('POST', '/tokenize', {'prompt': text})[2]['count'])
+
+        threads = [threading.Thread(target=ask) for _ in range(12)]
+        for t in threads:
+            t.start()
+        while any(t.is_alive() for t in threads):
+            most = max(most, self.story.metric('texts'))
+            waited = max(waited, self.story.metric('texts_waiting'))
+        for t in threads:
+            t.join()
+        self.assertEqual(counts, [want] * 12)
+        self.assertLessEqual(most, 2)
+        self.assertGreater(waited, 0)
 
     def test_tokenize_and_back(self):
         for text in (STORY, 'a', '  two  blanks ', '<|im_end|> is text here', '\u0421\u043b\u043e\u0432\u043e'):

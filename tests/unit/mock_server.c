@@ -18,7 +18,8 @@
 struct mock_server {
     const mock_answer *answers;
     size_t n;
-    char owner[32], url[64];
+    mock_identity who;
+    char url[64];
     int fd;
     pthread_t thread;
     pthread_t conns[MAX_CONNS];
@@ -43,16 +44,23 @@ static bool send_text(int fd, const char *s)
     return send(fd, s, strlen(s), MSG_NOSIGNAL) == (ssize_t)strlen(s);
 }
 
+static void send_json(int fd, const char *body)
+{
+    char head[80];
+
+    (void)snprintf(head, sizeof head, "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n",
+                   strlen(body));
+    (void)(send_text(fd, head) && send_text(fd, body));
+}
+
 static void send_models(mock_server *m, int fd)
 {
-    char body[300];
-    char head[400];
-    const int n = snprintf(body, sizeof body,
-                           "{\"object\":\"list\",\"data\":[{\"id\":\"mock\",\"owned_by\":\"%s\"},"
-                           "{\"id\":\"second\",\"owned_by\":\"%s\",\"max_model_len\":77}]}",
-                           m->owner, m->owner);
-    (void)snprintf(head, sizeof head, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", n, body);
-    (void)send_text(fd, head);
+    char body[500];
+    (void)snprintf(body, sizeof body,
+                   "{\"object\":\"list\",\"data\":[{\"id\":\"mock\",\"owned_by\":\"%s\"%s},"
+                   "{\"id\":\"second\",\"owned_by\":\"%s\",\"max_model_len\":77}]}",
+                   m->who.owner, m->who.more != NULL ? m->who.more : "", m->who.owner);
+    send_json(fd, body);
 }
 
 /* False: the connection is to be closed. */
@@ -64,9 +72,12 @@ static bool send_answer(mock_server *m, int fd, const char *body)
             continue;
         }
         if (atomic_fetch_add(&m->refused[i], 1) < a->n_refusals) {
-            (void)send_text(fd,
-                            "HTTP/1.1 429 Too Many\r\nRetry-After: 0\r\nConnection: close\r\n\r\n"
-                            "{\"error\":{\"message\":\"busy, wait\"}}");
+            char refusal[200];
+            (void)snprintf(refusal, sizeof refusal,
+                           "HTTP/1.1 429 Too Many\r\nRetry-After: %s\r\nConnection: close\r\n\r\n"
+                           "{\"error\":{\"message\":\"busy, wait\"}}",
+                           a->retry_after != NULL ? a->retry_after : "0");
+            (void)send_text(fd, refusal);
             return false;
         }
         for (size_t k = 0; a->pieces[k] != NULL; k++) {
@@ -117,6 +128,8 @@ static void *serve(void *arg)
         }
         if (strncmp(buf, "GET /v1/models ", 15) == 0) {
             send_models(c->m, c->fd);
+        } else if (strncmp(buf, "GET /narrow/facts ", 18) == 0 && c->m->who.facts != NULL) {
+            send_json(c->fd, c->m->who.facts);
         } else {
             atomic_fetch_add(&c->m->n_posts, 1);
             open = send_answer(c->m, c->fd, body);
@@ -150,6 +163,11 @@ static void *accept_all(void *arg)
 
 mock_server *mock_open(const mock_answer *answers, size_t n, const char *owner)
 {
+    return mock_open_as(answers, n, (mock_identity){.owner = owner});
+}
+
+mock_server *mock_open_as(const mock_answer *answers, size_t n, mock_identity who)
+{
     mock_server *m = calloc(1, sizeof *m);
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof a;
@@ -159,7 +177,7 @@ mock_server *mock_open(const mock_answer *answers, size_t n, const char *owner)
     }
     m->answers = answers;
     m->n = n;
-    (void)snprintf(m->owner, sizeof m->owner, "%s", owner);
+    m->who = who;
     m->fd = socket(AF_INET, SOCK_STREAM, 0);
     if (m->fd < 0 || bind(m->fd, (struct sockaddr *)&a, sizeof a) != 0 || listen(m->fd, 64) != 0 ||
         getsockname(m->fd, (struct sockaddr *)&a, &len) != 0 ||

@@ -3,6 +3,7 @@
  * the same numbers.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -320,6 +321,126 @@ static void rate_is_limited(void **state)
     mock_close(m);
 }
 
+/* One model in name, and what else they say of it. */
+static struct replica_row {
+    const char *name;
+    mock_identity a, b;
+    const char *says; /* NULL: one model */
+} replica_rows[] = {
+    {"same",
+     {"someone", ",\"max_model_len\":7", NULL},
+     {"someone", ",\"max_model_len\":7", NULL},
+     NULL},
+    {"length",
+     {"someone", ",\"max_model_len\":7", NULL},
+     {"someone", ",\"max_model_len\":8", NULL},
+     "'max_model_len' is 7 and 8"},
+    {"weights",
+     {"llamacpp", ",\"meta\":{\"size\":7}", NULL},
+     {"llamacpp", ",\"meta\":{\"size\":8}", NULL},
+     "'meta' is {\"size\":7} and {\"size\":8}"},
+    {"same_artifact",
+     {"narrow", NULL, "{\"artifact_hash\":\"aa\",\"pid\":1}"},
+     {"narrow", NULL, "{\"artifact_hash\":\"aa\",\"pid\":2}"},
+     NULL},
+    {"artifact",
+     {"narrow", NULL, "{\"artifact_hash\":\"aa\"}"},
+     {"narrow", NULL, "{\"artifact_hash\":\"bb\"}"},
+     "'artifact_hash' is \"aa\" and \"bb\""},
+    {"cache",
+     {"narrow", NULL, "{\"artifact_hash\":\"aa\",\"kv\":\"f32\"}"},
+     {"narrow", NULL, "{\"artifact_hash\":\"aa\",\"kv\":\"int8\"}"},
+     "'kv' is \"f32\" and \"int8\""},
+    {"of_another_kind",
+     {"narrow", NULL, "{\"artifact_hash\":\"aa\"}"},
+     {"someone", NULL, NULL},
+     "'artifact_hash' is \"aa\" and not said"},
+};
+
+static void replicas_serve_one_model(void **state)
+{
+    const struct replica_row *r = *state;
+    static const char *const wanted[] = {NULL, "mock", "not listed"};
+
+    for (size_t i = 0; i < NW_COUNT(wanted); i++) {
+        mock_server *a = mock_open_as(good, 1, r->a);
+        mock_server *b = mock_open_as(good, 1, r->b);
+        const nw_target_options o = {.model = wanted[i]};
+        nw_target *t = NULL;
+        nw_error err = {0};
+        char spec[256];
+        /* of a model that is not listed, only the artifact is known */
+        const bool told = r->says != NULL && (i < 2 || r->a.facts != NULL);
+
+        (void)snprintf(spec, sizeof spec, "%s,%s", mock_url(a), mock_url(b));
+        assert_int_equal(nw_target_open(spec, &o, &t, &err), told ? NW_E_NETWORK : NW_OK);
+        if (told && strstr(err.message, r->says) == NULL) {
+            fail_msg("'%s' lacks '%s'", err.message, r->says);
+        }
+        nw_target_close(t);
+        mock_close(a);
+        mock_close(b);
+    }
+}
+
+static const mock_answer late_and_good[] = {{"late", WHOLE(ANSWER), 0, 1, "4"},
+                                            {"go", WHOLE(ANSWER), 0, 0, NULL}};
+
+static void on_late(void *ctx, uint64_t id, const nw_gen_result *r)
+{
+    (void)id;
+    atomic_store((atomic_int *)ctx, r->status == NW_OK ? 1 : 2);
+}
+
+/* A request that waits because a server was busy holds up no other, however slow the rate. */
+static void a_busy_server_delays_nobody_else(void **state)
+{
+    mock_server *m = mock_open(late_and_good, 2, "someone");
+    const nw_target_options o = {.max_rate = 20, .max_retries = 1};
+    nw_target *t = open_at(mock_url(m), &o);
+    atomic_int late_done = 0;
+    const nw_gen_callbacks cb = {.on_done = on_late, .ctx = &late_done};
+    const nw_gen_request req = {
+        .prompt = "late", .n_prompt_bytes = 4, .max_tokens = 1, .no_stream = true};
+    nw_error err = {0};
+    uint64_t id = 0;
+
+    (void)state;
+    assert_int_equal(nw_target_start(t, &req, &cb, &id, &err), NW_OK);
+    while (mock_requests(m) == 0) {
+        nw_sleep_until_ns(nw_now_ns() + 1000000);
+    }
+    nw_sleep_until_ns(nw_now_ns() + 200000000); /* its refusal has come */
+    assert_int_equal(ask(t, &err), NW_OK);
+    assert_int_equal(atomic_load(&late_done), 0);
+    while (atomic_load(&late_done) == 0) {
+        nw_sleep_until_ns(nw_now_ns() + 10000000);
+    }
+    assert_int_equal(atomic_load(&late_done), 1);
+    nw_target_close(t);
+    mock_close(m);
+}
+
+/* Finding out what a server can waits as long as it asks for. */
+static const mock_answer asks_for_time[] = {
+    {TRIAL_A, TRIAL("-7"), 0, 1, "1"},
+    {TRIAL_B, TRIAL("-8"), 0, 0, NULL},
+};
+
+static void retry_after_is_kept_by_every_question(void **state)
+{
+    mock_server *m = mock_open(asks_for_time, 2, "someone");
+    nw_target *t = open_at(mock_url(m), NULL);
+    nw_error err = {0};
+    const int64_t start = nw_now_ns();
+
+    (void)state;
+    assert_int_equal(nw_target_can_score(t, &err), NW_OK);
+    assert_true(nw_now_ns() - start >= 1000000000);
+    nw_target_close(t);
+    mock_close(m);
+}
+
 static void bad_replicas_are_named(void **state)
 {
     nw_target *t = NULL;
@@ -338,8 +459,11 @@ int main(void)
         cmocka_unit_test(length_of_the_model_asked_for),
         cmocka_unit_test(replicas_share_the_requests),
         cmocka_unit_test(rate_is_limited),
+        cmocka_unit_test(a_busy_server_delays_nobody_else),
+        cmocka_unit_test(retry_after_is_kept_by_every_question),
         cmocka_unit_test(bad_replicas_are_named),
     };
     return NW_RUN_TABLE("scores", rows, scores) + NW_RUN_TABLE("tokenizes", token_rows, tokenizes) +
+           NW_RUN_TABLE("replicas_differ", replica_rows, replicas_serve_one_model) +
            cmocka_run_group_tests_name("replicas", tests, NULL, NULL);
 }
