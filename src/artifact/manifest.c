@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "formats/bf16_stored.h"
+#include "formats/panel_rows.h"
 
 /* A manifest of 10^5 tensors takes about 40 MB. */
 #define MANIFEST_MAX_BYTES ((size_t)64 << 20)
@@ -38,18 +39,14 @@ void nw_tensor_error_add(nw_tensor_error *sum, const nw_tensor_error *part)
 void nw_tensor_error_measure(nw_tensor_error *e, const float *source, const float *decoded,
                              size_t n)
 {
-    nw_tensor_error part = {.n = n};
+    const nw_row_error row = nw_row_error_of(source, decoded, n);
+    const nw_tensor_error part = {.sum_sq = row.sum_sq,
+                                  .sum_err_sq = row.sum_err_sq,
+                                  .max_abs_err = row.max_abs_err,
+                                  .sum_out_sq = row.sum_out_sq,
+                                  .n_nonzero = row.n_nonzero,
+                                  .n = n};
 
-    for (size_t i = 0; i < n; i++) {
-        const double w = (double)source[i];
-        const double q = (double)decoded[i];
-        const double d = fabs(w - q);
-        part.sum_sq += w * w;
-        part.sum_out_sq += q * q;
-        part.sum_err_sq += d * d;
-        part.max_abs_err = d > part.max_abs_err ? d : part.max_abs_err;
-        part.n_nonzero += decoded[i] < 0 || decoded[i] > 0;
-    }
     nw_tensor_error_add(e, &part);
 }
 

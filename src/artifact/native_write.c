@@ -11,6 +11,7 @@
 #include "artifact/writer.h"
 #include "base/progress.h"
 #include "base/signal.h"
+#include "formats/panel_rows.h"
 #include "formats/repack.h"
 
 #define BLOCK_BYTES ((size_t)8 << 20) /* of panels that are held at one time */
@@ -23,7 +24,7 @@ typedef struct {
     size_t panel_bytes, scratch_bytes;
     uint8_t *out;            /* [block panels][panel_bytes] */
     nw_tensor_error *errors; /* [block panels] */
-    float *rows;             /* [n threads][17][n_cols]: 16 rows and a decoded one */
+    float *rows;             /* [n threads][2][16][n_cols]: values, then decoded ones */
     uint8_t *scratch;        /* [n threads][scratch_bytes] */
     atomic_int status;
     nw_error error;
@@ -57,7 +58,7 @@ static nw_status make_panel(block *b, uint32_t item, unsigned worker, nw_error *
     const uint32_t row0 = (b->panel0 + item) * NW_PANEL_ROWS;
     const uint32_t left = t->n_rows - row0;
     const uint32_t n_rows = left < NW_PANEL_ROWS ? left : NW_PANEL_ROWS;
-    float *rows = b->rows + (size_t)worker * (NW_PANEL_ROWS + 1) * t->n_cols;
+    float *rows = b->rows + (size_t)worker * 2 * NW_PANEL_ROWS * t->n_cols;
     float *decoded = rows + (size_t)NW_PANEL_ROWS * t->n_cols;
     uint8_t *panel = b->out + item * b->panel_bytes;
 
@@ -75,11 +76,14 @@ static nw_status make_panel(block *b, uint32_t item, unsigned worker, nw_error *
                        "tensor '%s' has a scale in rows %u to %u that no panel holds", t->name,
                        (unsigned)row0, (unsigned)(row0 + n_rows - 1));
     }
+    nw_panel_unpack_rows(&(nw_panel_rows){.type = t->type,
+                                          .panel = panel,
+                                          .n_rows = n_rows,
+                                          .n_cols = t->n_cols,
+                                          .out = decoded,
+                                          .ld = t->n_cols});
     b->errors[item] = (nw_tensor_error){0};
-    for (uint32_t r = 0; r < n_rows; r++) {
-        nw_panel_unpack_row(t->type, panel, t->n_cols, r, decoded);
-        nw_tensor_error_measure(&b->errors[item], rows + (size_t)r * t->n_cols, decoded, t->n_cols);
-    }
+    nw_tensor_error_measure(&b->errors[item], rows, decoded, (size_t)n_rows * t->n_cols);
     return NW_OK;
 }
 
@@ -114,7 +118,7 @@ static nw_status block_open(const nw_export_job *job, const nw_export_tensor *t,
     b->scratch_bytes = (codes + 63) / 64 * 64;
     b->out = calloc(*block_panels, b->panel_bytes);
     b->errors = calloc(*block_panels, sizeof *b->errors);
-    b->rows = calloc(n_threads * (NW_PANEL_ROWS + 1), t->n_cols * sizeof *b->rows);
+    b->rows = calloc(n_threads * 2 * NW_PANEL_ROWS, t->n_cols * sizeof *b->rows);
     b->scratch = calloc(n_threads, b->scratch_bytes + 64);
     if (b->out == NULL || b->errors == NULL || b->rows == NULL || b->scratch == NULL) {
         return nw_fail(err, NW_E_NOMEM, "tensor '%s': no memory for %u panels", t->name,

@@ -10,10 +10,11 @@
 #include "base/file.h"
 #include "base/pool.h"
 #include "formats/bf16_stored.h"
+#include "formats/panel_rows.h"
 #include "model/safetensors.h"
 
-/* Sums are taken over the same values in the same order as when writing, by rows instead of by
- * panels: they differ by rounding of a sum of n doubles, far below this. */
+/* Sums are taken over the same values as when writing, not always in the same order: they differ by
+ * rounding of a sum of n doubles, far below this. */
 #define REL_TOLERANCE 1e-9
 
 typedef struct {
@@ -112,29 +113,56 @@ static void close_rows(row_source *s)
     free(s->scratch);
 }
 
-static bool decode_row(row_source *s, uint32_t row, float *out, char *why, size_t n)
+/* The rows of panel `item` (of a vector: the one it has), n_rows of them, to out. */
+static bool decode_panel(row_source *s, uint32_t item, uint32_t n_rows, float *out, char *why,
+                         size_t n)
 {
     const nw_manifest_tensor *t = s->t;
+    nw_panel_rows rows = {
+        .type = t->type, .n_rows = n_rows, .n_cols = t->n_cols, .out = out, .ld = t->n_cols};
+    size_t panel_bytes = 0;
 
     if (t->is_vector) {
         memcpy(out, s->data, (size_t)t->n_cols * sizeof *out);
-    } else if (!t->type.packed) {
-        nw_panel_unpack_row(t->type, s->data, t->n_cols, row, out);
-    } else {
-        if (row % NW_PANEL_ROWS == 0 &&
-            !nw_bf16_stored_panel(&s->stored, row / NW_PANEL_ROWS, s->panel, s->scratch)) {
-            return problem(why, n, "the panel of row %u does not decode", (unsigned)row);
-        }
-        nw_panel_unpack_row(s->stored.type, s->panel, t->n_cols, row % NW_PANEL_ROWS, out);
+        return true;
     }
+    if (t->type.packed) {
+        if (!nw_bf16_stored_panel(&s->stored, item, s->panel, s->scratch)) {
+            return problem(why, n, "panel %u does not decode", (unsigned)item);
+        }
+        rows.type = s->stored.type;
+        rows.panel = s->panel;
+    } else if (nw_panel_bytes(t->type, t->n_cols, &panel_bytes)) {
+        rows.panel = s->data + item * panel_bytes;
+    } else {
+        return problem(why, n, "%u columns are too many", (unsigned)t->n_cols);
+    }
+    nw_panel_unpack_rows(&rows);
     return true;
 }
 
-/* Adds up the error against the source, or against the decoded values themselves without one. */
-static bool sum_values(const verifier *v, row_source *rows, float *row, float *src,
+/* The place of the first value that is not finite. */
+static bool check_finite(const float *rows, uint32_t row0, uint32_t n_rows, uint32_t n_cols,
+                         char *why, size_t n)
+{
+    size_t i = 0;
+
+    if (nw_rows_finite(rows, (size_t)n_rows * n_cols)) {
+        return true;
+    }
+    while (isfinite(rows[i])) {
+        i++;
+    }
+    return problem(why, n, "row %zu column %zu decodes to a value that is not finite",
+                   row0 + i / n_cols, i % n_cols);
+}
+
+/* Adds up the error against the source, or against the decoded values themselves without one; rows and
+ * src have room for a panel. */
+static bool sum_values(const verifier *v, row_source *source, float *rows, float *src,
                        nw_tensor_error *e, char *why, size_t n)
 {
-    const nw_manifest_tensor *t = rows->t;
+    const nw_manifest_tensor *t = source->t;
     const nw_ckpt_tensor *st =
         v->source == NULL ? NULL : nw_checkpoint_find(v->source, t->role, t->layer);
     nw_error err = {0};
@@ -142,20 +170,17 @@ static bool sum_values(const verifier *v, row_source *rows, float *row, float *s
     if (v->source != NULL && (st == NULL || st->n_rows != t->n_rows || st->n_cols != t->n_cols)) {
         return problem(why, n, "the source has no such tensor of this shape");
     }
-    for (uint32_t r = 0; r < t->n_rows; r++) {
-        if (!decode_row(rows, r, row, why, n)) {
+    for (uint32_t r = 0; r < t->n_rows; r += NW_PANEL_ROWS) {
+        const uint32_t left = t->n_rows - r;
+        const uint32_t n_rows = left < NW_PANEL_ROWS ? left : NW_PANEL_ROWS;
+        if (!decode_panel(source, r / NW_PANEL_ROWS, n_rows, rows, why, n) ||
+            !check_finite(rows, r, n_rows, t->n_cols, why, n)) {
             return false;
         }
-        for (uint32_t k = 0; k < t->n_cols; k++) {
-            if (!isfinite(row[k])) {
-                return problem(why, n, "row %u column %u decodes to a value that is not finite",
-                               (unsigned)r, (unsigned)k);
-            }
-        }
-        if (st != NULL && nw_checkpoint_read_f32(v->source, st, r, 1, src, &err) != NW_OK) {
+        if (st != NULL && nw_checkpoint_read_f32(v->source, st, r, n_rows, src, &err) != NW_OK) {
             return problem(why, n, "%s", err.message);
         }
-        nw_tensor_error_measure(e, st != NULL ? src : row, row, t->n_cols);
+        nw_tensor_error_measure(e, st != NULL ? src : rows, rows, (size_t)n_rows * t->n_cols);
     }
     return true;
 }
@@ -192,14 +217,14 @@ static bool check_sums(const verifier *v, const nw_manifest_tensor *t, const nw_
 static bool check_values(const verifier *v, const nw_manifest_tensor *t, const uint8_t *data,
                          char *why, size_t n)
 {
-    float *row = calloc(t->n_cols, sizeof *row);
-    float *src = calloc(t->n_cols, sizeof *src);
+    float *row = calloc(NW_PANEL_ROWS, t->n_cols * sizeof *row);
+    float *src = calloc(v->source != NULL ? NW_PANEL_ROWS : 1, t->n_cols * sizeof *src);
     nw_tensor_error e = {0};
     row_source rows = {0};
     bool ok = false;
 
     if (row == NULL || src == NULL) {
-        ok = problem(why, n, "no memory for a row of %u values", (unsigned)t->n_cols);
+        ok = problem(why, n, "no memory for 16 rows of %u values", (unsigned)t->n_cols);
     } else {
         ok = open_rows(&rows, t, data, why, n) && sum_values(v, &rows, row, src, &e, why, n) &&
              check_sums(v, t, &e, why, n);

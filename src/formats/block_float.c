@@ -24,8 +24,10 @@ void nw_decode_f16(const uint8_t *src, float *dst, size_t n)
 
 void nw_decode_bf16(const uint8_t *src, float *dst, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        dst[i] = nw_bf16_to_f32(nw_le16(src + 2 * i));
+    for (size_t i = 0; i < n; i++) { /* bytes that make vectors: nw_le16 does not */
+        uint16_t h = 0;
+        memcpy(&h, src + 2 * i, sizeof h);
+        dst[i] = nw_bf16_to_f32(h);
     }
 }
 

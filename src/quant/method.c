@@ -226,9 +226,9 @@ bool nw_method_pack_panel(const nw_method_job *j, const float *rows, uint32_t n_
     if (by_block(j)) {
         return nw_block_pack_panel(j, rows, n_rows, panel, scratch, out, bad_row);
     }
-    const nw_scales scales = with_absmax(j, rows, n_rows);
-    if (effective(j->method, j->type) == NW_METHOD_RTN ||
-        !nw_grid_of(j->type, &scales, n_cols, &grid)) {
+    const bool nearest = effective(j->method, j->type) == NW_METHOD_RTN;
+    const nw_scales scales = nearest ? j->scales : with_absmax(j, rows, n_rows);
+    if (nearest || !nw_grid_of(j->type, &scales, n_cols, &grid)) {
         return nw_rtn_pack_panel(j->type, &j->scales, rows, n_rows, n_cols, panel, scratch,
                                  bad_row);
     }

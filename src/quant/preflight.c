@@ -54,9 +54,10 @@ static uint64_t choice_memory(const nw_recipe_choice *ch, unsigned n_threads, si
         .method = ch->method, .type = ch->type, .block = ch->block, .n_cols = ch->tensor->n_cols};
     const uint64_t n = ch->tensor->n_cols;
     const uint64_t least = (uint64_t)4 * n_threads * panel_bytes;
-    uint64_t need = least > NW_QUANTIZE_BLOCK ? least : NW_QUANTIZE_BLOCK;
+    uint64_t need =
+        2 * (least > NW_QUANTIZE_BLOCK ? least : NW_QUANTIZE_BLOCK); /* one is written */
 
-    need += n_threads * ((NW_PANEL_ROWS + 1) * n * sizeof(float) +
+    need += n_threads * (2 * NW_PANEL_ROWS * n * sizeof(float) +
                          (ch->type.kind == NW_PANEL_BF16_12 ? NW_PANEL_ROWS * n * sizeof(uint16_t)
                                                             : nw_method_scratch_bytes(&job)));
     if (ch->type.packed) { /* values, symbols, codes, and the panel that is decoded again */

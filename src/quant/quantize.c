@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/signal.h"
 #include "formats/block_parts.h"
+#include "formats/panel_rows.h"
 #include "quant/lossless.h"
 #include "quant/preflight.h"
 #include "quant/quantize_parts.h"
@@ -28,7 +29,7 @@ typedef struct {
     uint8_t *out;            /* [block panels][panel_bytes] */
     nw_output_error *output; /* [block panels] */
     nw_tensor_error *errors; /* [block panels] */
-    float *rows;             /* [n_threads][17][n_cols]: 16 rows and a decoded one */
+    float *rows;             /* [n_threads][2][16][n_cols]: values, then decoded ones */
     uint8_t *scratch;        /* [n_threads][scratch_bytes] */
     atomic_int status;       /* the first failure, an nw_status */
     nw_error error;
@@ -49,12 +50,14 @@ static nw_status read_rows(const block_job *job, uint32_t row0, uint32_t n_rows,
     const nw_ckpt_tensor *t = job->choice->tensor;
     const nw_status st = nw_checkpoint_read_f32(job->ckpt, t, row0, n_rows, rows, err);
 
-    for (size_t i = 0; st == NW_OK && i < (size_t)n_rows * t->n_cols; i++) {
-        if (!isfinite(rows[i])) {
-            return nw_fail(err, NW_E_FORMAT,
-                           "tensor '%s' has a value that is not finite in row %zu, column %zu",
-                           t->name, row0 + i / t->n_cols, i % t->n_cols);
+    if (st == NW_OK && !nw_rows_finite(rows, (size_t)n_rows * t->n_cols)) {
+        size_t i = 0;
+        while (isfinite(rows[i])) {
+            i++;
         }
+        return nw_fail(err, NW_E_FORMAT,
+                       "tensor '%s' has a value that is not finite in row %zu, column %zu", t->name,
+                       row0 + i / t->n_cols, i % t->n_cols);
     }
     nw_input_plan_clear_rows(job->input, st == NW_OK ? n_rows : 0, t->n_cols, rows);
     return st;
@@ -98,11 +101,10 @@ static void quantize_panel(void *ctx, size_t item, unsigned worker)
 {
     block_job *job = ctx;
     const nw_ckpt_tensor *t = job->choice->tensor;
-    const nw_panel_type type = job->choice->type;
     const uint32_t row0 = (job->panel0 + (uint32_t)item) * NW_PANEL_ROWS;
     const uint32_t left = t->n_rows - row0;
     const uint32_t n_rows = left < NW_PANEL_ROWS ? left : NW_PANEL_ROWS;
-    float *rows = job->rows + (size_t)worker * (NW_PANEL_ROWS + 1) * t->n_cols;
+    float *rows = job->rows + (size_t)worker * 2 * NW_PANEL_ROWS * t->n_cols;
     float *decoded = rows + (size_t)NW_PANEL_ROWS * t->n_cols;
     const uint8_t *panel = NULL;
     nw_error err = {0};
@@ -113,12 +115,14 @@ static void quantize_panel(void *ctx, size_t item, unsigned worker)
         job_fail(job, &err);
         return;
     }
+    nw_panel_unpack_rows(&(nw_panel_rows){.type = job->choice->type,
+                                          .panel = panel,
+                                          .n_rows = n_rows,
+                                          .n_cols = t->n_cols,
+                                          .out = decoded,
+                                          .ld = t->n_cols});
     job->errors[item] = (nw_tensor_error){0};
-    for (uint32_t r = 0; r < n_rows; r++) {
-        nw_panel_unpack_row(type, panel, t->n_cols, r, decoded);
-        nw_tensor_error_measure(&job->errors[item], rows + (size_t)r * t->n_cols, decoded,
-                                t->n_cols);
-    }
+    nw_tensor_error_measure(&job->errors[item], rows, decoded, (size_t)n_rows * t->n_cols);
 }
 
 /* Of one panel. */
@@ -164,7 +168,7 @@ static nw_status job_open(const nw_quantize_driver *d, const nw_recipe_choice *c
     job->out = calloc(*block, job->panel_bytes);
     job->errors = calloc(*block, sizeof *job->errors);
     job->output = calloc(*block, sizeof *job->output);
-    job->rows = calloc(n_threads * (NW_PANEL_ROWS + 1), t->n_cols * sizeof *job->rows);
+    job->rows = calloc(n_threads * 2 * NW_PANEL_ROWS, t->n_cols * sizeof *job->rows);
     job->scratch = calloc(n_threads, job->scratch_bytes + 1);
     if (job->out == NULL || job->errors == NULL || job->output == NULL || job->rows == NULL ||
         job->scratch == NULL) {

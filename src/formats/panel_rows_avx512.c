@@ -1,0 +1,4 @@
+/* panel_rows.h for AVX-512.
+ * SPDX-License-Identifier: Apache-2.0 */
+#define NW_ROWS nw_rows_avx512
+#include "formats/panel_rows_body.h"
