@@ -83,6 +83,10 @@ static nw_status take_facts(nw_artifact *a, nw_manifest *m, nw_error *err)
     a->note = m->note;
     a->recipe = m->recipe_name;
     m->note = m->recipe_name = NULL;
+    a->kv.format = m->kv[0] == '\0' ? "" : nw_arena_strndup(&a->arena, m->kv, strlen(m->kv));
+    if (a->kv.format == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "%s: no memory for its KV format", a->path);
+    }
     a->facts.act = m->act;
     a->facts.hadamard_down = m->hadamard_down;
     a->facts.nominal_bits = m->nominal_bits;

@@ -249,6 +249,9 @@ nw_status nw_artifact_open_checkpoint(nw_artifact *a, nw_error *err)
         st = pack_all(a, c, pool, err);
     }
     if (st == NW_OK) {
+        st = nw_artifact_take_ckpt_kv(a, c, err);
+    }
+    if (st == NW_OK) {
         st = nw_checkpoint_digest(c, &a->hash, err);
     }
     if (st == NW_OK) {

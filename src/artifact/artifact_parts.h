@@ -6,6 +6,7 @@
 
 #include "artifact/artifact.h"
 #include "artifact/inputs.h"
+#include "artifact/kv_scales.h"
 #include "base/arena.h"
 #include "base/pool.h"
 #include "model/hf_quant.h"
@@ -30,7 +31,8 @@ struct nw_artifact {
     nw_artifact_slot *slots; /* [NW_ROLE_COUNT][n_layers + 1], layer -1 first; in the arena */
     nw_safetensors *st;      /* native: what matrices point into */
     nw_safetensors *inputs;  /* NULL: nothing is said of inputs (inputs.h) */
-    nw_pool *pool;           /* while packed tensors are transcoded; NULL else */
+    nw_artifact_kv kv;
+    nw_pool *pool; /* while packed tensors are transcoded; NULL else */
 };
 
 /* NULL for a layer out of range. */
@@ -40,6 +42,10 @@ NW_MUST_USE nw_status nw_artifact_init_slots(nw_artifact *a, nw_error *err);
 NW_MUST_USE nw_status nw_artifact_open_native(nw_artifact *a, nw_error *err);
 /* Matrices are placed already. */
 NW_MUST_USE nw_status nw_artifact_open_inputs(nw_artifact *a, const char *path, nw_error *err);
+/* What inputs.safetensors, and a checkpoint, say of keys and values. */
+NW_MUST_USE nw_status nw_artifact_take_kv(nw_artifact *a, size_t *n_found, nw_error *err);
+NW_MUST_USE nw_status nw_artifact_take_ckpt_kv(nw_artifact *a, const nw_checkpoint *c,
+                                               nw_error *err);
 NW_MUST_USE nw_status nw_artifact_open_checkpoint(nw_artifact *a, nw_error *err);
 
 /* Transcodes a matrix that lies entropy-coded in the file (formats/bf16_stored.h) into memory, on all

@@ -141,6 +141,7 @@ nw_status nw_artifact_open_inputs(nw_artifact *a, const char *path, nw_error *er
             }
         }
     }
+    st = st == NW_OK ? nw_artifact_take_kv(a, &n_found, err) : st;
     if (st == NW_OK && n_found != nw_st_n_tensors(a->inputs)) {
         st = nw_fail(err, NW_E_FORMAT, "%s: %zu tensors, %zu of them are known", path,
                      nw_st_n_tensors(a->inputs), n_found);

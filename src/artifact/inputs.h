@@ -6,7 +6,7 @@
  *   layers.N.READER.wide   F32 [n]: which columns of the input those are, rising
  *   layers.N.READER.scale  F32 [1]: the scale of its INT8 codes
  *
- * READER is the first role that reads the input: q (k, v), o, gate (up), down. Codes of wide columns are
+ * and of keys and values (kv_scales.h). READER is the first role that reads the input: q (k, v), o, gate (up), down. Codes of wide columns are
  * 0 in the matrix itself: y = W x + W_wide x[wide].
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NW_ARTIFACT_INPUTS_H

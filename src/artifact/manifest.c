@@ -114,6 +114,9 @@ static json_t *manifest_json(const nw_manifest *m)
     if (doc != NULL && m->hadamard_down) {
         (void)json_object_set_new(doc, "online_hadamard", json_string("down"));
     }
+    if (doc != NULL && m->kv[0] != '\0') {
+        (void)json_object_set_new(doc, "kv", json_string(m->kv));
+    }
     if (doc != NULL && m->inputs.hex[0] != '\0') {
         (void)json_object_set_new(doc, "inputs",
                                   json_pack("{s:s, s:I}", "sha256", m->inputs.hex, "n_bytes",
@@ -340,6 +343,22 @@ static nw_status load_inputs(const json_t *doc, const char *path, nw_manifest *m
     return take_digest(inputs, path, "sha256", &m->inputs, err);
 }
 
+/* What sessions keep keys and values in; the engine knows the words. */
+static nw_status load_kv(const json_t *doc, const char *path, nw_manifest *m, nw_error *err)
+{
+    const char *kv = "";
+
+    if (nw_json_opt_str(doc, path, "kv", &kv, err) != NW_OK) {
+        return err->code;
+    }
+    if (strlen(kv) >= sizeof m->kv) {
+        return nw_fail(err, NW_E_FORMAT, "%s: 'kv' of %zu bytes, at most %zu are known", path,
+                       strlen(kv), sizeof m->kv - 1);
+    }
+    memcpy(m->kv, kv, strlen(kv) + 1);
+    return NW_OK;
+}
+
 static nw_status load_facts(const json_t *doc, const char *path, nw_manifest *m, nw_error *err)
 {
     const json_t *source = json_object_get(doc, "source");
@@ -443,6 +462,9 @@ nw_status nw_manifest_parse(const char *name, const char *text, size_t n, nw_man
     }
     if (st == NW_OK) {
         st = load_inputs(doc, name, &m, err);
+    }
+    if (st == NW_OK) {
+        st = load_kv(doc, name, &m, err);
     }
     if (st == NW_OK) {
         st = load_tensors(doc, name, &m, err);

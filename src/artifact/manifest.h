@@ -15,6 +15,7 @@
 #include "model/checkpoint.h"
 
 #define NW_MANIFEST_VERSION 1
+#define NW_MANIFEST_KV      64 /* bytes */
 
 /* Sums over the values of a tensor, added up panel by panel in row order, so that they have the
  * same bits for any number of threads. */
@@ -56,7 +57,8 @@ typedef struct {
     char *recipe_name;  /* "int4-g64" */
     char *scale_rule;   /* how scales were chosen, a sentence; "" for exact layouts */
     nw_act_rule act;    /* of the inputs of quantized matrices */
-    nw_digest inputs;   /* of inputs.safetensors (artifact/inputs.h); hex[0] == 0: there is none */
+    char kv[NW_MANIFEST_KV]; /* format of keys and values, such as "fp8"; "": nothing is said */
+    nw_digest inputs; /* of inputs.safetensors (artifact/inputs.h); hex[0] == 0: there is none */
     uint64_t inputs_bytes; /* its size */
     bool hadamard_down;    /* down reads its input turned by Hadamard blocks (attention.h) */
     double nominal_bits;   /* bits of a code of the targeted matrices */

@@ -208,9 +208,9 @@ static void print_text(const steps *s, const json_t *o)
 {
     const nw_engine_facts *f = nw_engine_get_facts(s->engine);
 
-    (void)printf("steps: %u rounds, %u sequence%s after %u tokens; %s, %u threads, %s, KV %s/%s\n",
+    (void)printf("steps: %u rounds, %u sequence%s after %u tokens; %s, %u threads, %s, KV %s\n",
                  s->n_rounds, s->n_seqs, s->n_seqs == 1 ? "" : "s", s->depth, f->tier, f->n_threads,
-                 nw_act_rule_name(f->act), f->kv_k, f->kv_v);
+                 nw_act_rule_name(f->act), f->kv);
     print_spread("prefill", json_object_get(o, "prefill_tokens_per_s"), 1, "tokens/s");
     print_spread("decode", json_object_get(o, "decode_tokens_per_s"), 1, "tokens/s");
     print_spread("raw read", json_object_get(o, "read_bytes_per_s"), 1e-9, "GB/s    ");

@@ -74,11 +74,7 @@ static const nw_option options[] = {
      .help = "the same seed draws the same text"},
     NW_OPTION_THREADS,
     NW_OPTION_TIER,
-    {.name = "kv",
-     .type = NW_OPT_STRING,
-     .fallback = "f32",
-     .unit = "FORMAT",
-     .help = "keys and values as f32, bf16, fp8, int8 or int4, or two as K/V"},
+    NW_OPTION_KV,
     {.name = "act",
      .type = NW_OPT_CHOICE,
      .fallback = "manifest",
@@ -130,7 +126,8 @@ static nw_status open_generator(generator *g, nw_error *err)
         .top_k = (uint32_t)nw_args_int(a, "top-k"),
         .seed = (uint64_t)nw_args_int(a, "seed"),
     };
-    if (nw_engine_kv_parse(nw_args_str(a, "kv"), &o, err) != NW_OK ||
+    const char *kv = nw_args_str(a, "kv");
+    if ((kv != NULL && nw_engine_kv_parse(kv, &o, err) != NW_OK) ||
         nw_engine_open(a->operands[0], &o, &g->engine, err) != NW_OK ||
         nw_session_open(g->engine, &g->session, err) != NW_OK) {
         return err->code;
@@ -192,7 +189,7 @@ static nw_status prefill(generator *g, const nw_ids *prompt, nw_error *err)
     while (same < g->held.n && same + 1 < prompt->n && g->held.ids[same] == prompt->ids[same]) {
         same++;
     }
-    nw_session_truncate(g->session, (uint32_t)same);
+    same = nw_session_truncate(g->session, (uint32_t)same);
     g->held.n = same;
     const nw_status st = run_ids(g, prompt->ids + same, prompt->n - same, err);
     g->n_prompt = (uint32_t)prompt->n;

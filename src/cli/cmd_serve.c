@@ -124,8 +124,8 @@ static void say_what_was_loaded(const nw_engine *e)
            nw_artifact_recipe(a), nw_artifact_get_facts(a)->effective_bits, f->load_s);
     nw_say_engine_kernels(e);
     nw_log(NW_LOG_INFO,
-           "context %u tokens, up to %u requests at once, KV %s/%s: %" PRIu64 " tokens in %.1f MiB",
-           f->n_ctx, f->max_seqs, f->kv_k, f->kv_v, f->kv_capacity_tokens,
+           "context %u tokens, up to %u requests at once, KV %s: %" PRIu64 " tokens in %.1f MiB",
+           f->n_ctx, f->max_seqs, f->kv, f->kv_capacity_tokens,
            (double)f->kv_pool_bytes / 1048576.0);
 }
 

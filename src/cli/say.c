@@ -12,9 +12,15 @@ void nw_say_kernels(const json_t *facts)
     const char *act = json_string_value(json_object_get(facts, "act"));
     const char *why = json_string_value(json_object_get(facts, "threads_why"));
 
+    const char *kv = json_string_value(json_object_get(facts, "kv"));
+    const char *scales = json_string_value(json_object_get(facts, "kv_scales"));
+
     if (tier != NULL && act != NULL && why != NULL) {
         nw_log(NW_LOG_INFO, "kernels %s, activations %s, threads %s", tier,
                strcmp(act, "a8") == 0 ? "int8" : "16 bit", why);
+    }
+    if (kv != NULL && scales != NULL && strcmp(scales, "none") != 0) {
+        nw_log(NW_LOG_INFO, "keys and values %s, scales: %s", kv, scales);
     }
 }
 

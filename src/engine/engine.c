@@ -17,8 +17,8 @@ nw_engine_options nw_engine_options_default(void)
 {
     return (nw_engine_options){
         .act = -1,
-        .kv_k = NW_KV_F32,
-        .kv_v = NW_KV_F32,
+        .kv_k = -1,
+        .kv_v = -1,
         .max_seqs = 8,
         .max_step_tokens = 512,
     };
@@ -36,6 +36,11 @@ nw_status nw_engine_act_parse(const char *name, nw_engine_options *o, nw_error *
     return NW_OK;
 }
 
+static bool is_kv_kind(int kind)
+{
+    return kind == -1 || nw_kv_kind_name((nw_kv_kind)kind) != NULL;
+}
+
 static nw_status check_options(const nw_engine_options *o, nw_error *err)
 {
     if (o->max_seqs < 1 || o->max_seqs > NW_ENGINE_MAX_SEQS) {
@@ -46,8 +51,7 @@ static nw_status check_options(const nw_engine_options *o, nw_error *err)
         return nw_fail(err, NW_E_RANGE, "max_step_tokens is %u, not in [max_seqs = %u, 65536]",
                        o->max_step_tokens, o->max_seqs);
     }
-    if (o->act < -1 || o->act > NW_ACT_RULE_FP8 || nw_kv_kind_name((nw_kv_kind)o->kv_k) == NULL ||
-        nw_kv_kind_name((nw_kv_kind)o->kv_v) == NULL) {
+    if (o->act < -1 || o->act > NW_ACT_RULE_FP8 || !is_kv_kind(o->kv_k) || !is_kv_kind(o->kv_v)) {
         return nw_fail(err, NW_E_RANGE, "act %d, KV kinds %d and %d: no such kind", o->act, o->kv_k,
                        o->kv_v);
     }
@@ -141,6 +145,63 @@ static nw_status check_rule(const nw_engine *e, nw_error *err)
     return NW_OK;
 }
 
+static bool is_fp8(const nw_engine *e)
+{
+    return e->opt.kv_k == NW_KV_FP8 || e->opt.kv_v == NW_KV_FP8;
+}
+
+static const char *kv_scales(const nw_engine *e)
+{
+    if (e->opt.kv_k <= NW_KV_BF16 && e->opt.kv_v <= NW_KV_BF16) {
+        return "none";
+    }
+    if (!is_fp8(e)) {
+        return "a token and head, which needs no calibration";
+    }
+    if (e->kv_said->n_scales == 0) {
+        return "a token and head: uncalibrated, an engine with fixed scales would take 1";
+    }
+    return e->opt.kv_dynamic          ? "a token and head, in place of the calibrated ones"
+           : e->kv_said->n_scales > 1 ? "calibrated, one a layer and kv head"
+                                      : "calibrated, one a layer";
+}
+
+/* What was asked for of keys and values, or else what the artifact says, held to what it has. */
+static nw_status pick_kv(nw_engine *e, nw_error *err)
+{
+    nw_engine_options *o = &e->opt;
+    char text[NW_ENGINE_KV_TEXT];
+
+    e->kv_said = nw_artifact_get_kv(e->artifact);
+    if (o->kv_k < 0 || o->kv_v < 0) {
+        const bool said = e->kv_said->format[0] != '\0';
+        if (nw_engine_kv_parse(said ? e->kv_said->format : "f32", o, err) != NW_OK) {
+            return nw_context(err, "the artifact's keys and values");
+        }
+    }
+    if ((o->kv_window > 0 || o->kv_sinks > 0) && o->kv_k <= NW_KV_BF16 && o->kv_v <= NW_KV_BF16) {
+        return nw_fail(
+            err, NW_E_USAGE,
+            "KV format: a window or sinks are kept in BF16 beside a narrower format, %s is "
+            "none",
+            nw_kv_kind_name((nw_kv_kind)o->kv_k));
+    }
+    if (o->kv_channel && e->kv_said->k_factor == NULL) {
+        return nw_fail(
+            err, NW_E_USAGE,
+            "KV format: +channel needs what calibration says of the keys, and the artifact "
+            "has none: quantize it with --calibration and --kv");
+    }
+    if (o->kv_channel && e->config->attn_softcap > 0) {
+        return nw_fail(err, NW_E_UNSUPPORTED,
+                       "KV format: +channel shifts scores, which a cap of scores does not allow");
+    }
+    nw_engine_kv_text(o, text);
+    e->facts.kv = nw_arena_strndup(&e->arena, text, strlen(text));
+    e->facts.kv_scales = kv_scales(e);
+    return e->facts.kv != NULL ? NW_OK : nw_fail(err, NW_E_NOMEM, "no memory for a name");
+}
+
 static nw_status open_memory(nw_engine *e, nw_error *err)
 {
     nw_engine_facts *f = &e->facts;
@@ -159,7 +220,8 @@ static nw_status open_memory(nw_engine *e, nw_error *err)
     f->kv_v = nw_kv_kind_name(e->kv.type.v);
     f->weight_bytes = e->weights.step_bytes;
     f->embed_bytes = e->weights.embed_bytes;
-    f->kv_pool_bytes = e->kv.mem_bytes;
+    f->kv_wide_bytes = e->kv.wide.mem_bytes;
+    f->kv_pool_bytes = e->kv.mem_bytes + e->kv.wide.mem_bytes;
     f->kv_bytes_per_token = e->kv.page_stride / NW_KV_PAGE;
     f->kv_capacity_tokens = (uint64_t)e->kv.n_pages * NW_KV_PAGE;
     return nw_describe_kernels(e, err);
@@ -176,8 +238,8 @@ static nw_status open_all(nw_engine *e, const char *path, nw_error *err)
     e->facts.act =
         e->opt.act < 0 ? nw_artifact_get_facts(e->artifact)->act : (nw_act_rule)e->opt.act;
     e->a8 = e->facts.act == NW_ACT_RULE_A8;
-    if (pick_context(e, err) != NW_OK || open_threads(e, err) != NW_OK ||
-        open_memory(e, err) != NW_OK) {
+    if (pick_context(e, err) != NW_OK || pick_kv(e, err) != NW_OK ||
+        open_threads(e, err) != NW_OK || open_memory(e, err) != NW_OK) {
         return err->code;
     }
     (void)nw_artifact_to_huge(e->artifact, e->pool);

@@ -22,12 +22,16 @@ typedef struct nw_session nw_session;
 #define NW_ENGINE_MAX_SEQS 256
 
 typedef struct {
-    unsigned n_threads;       /* 0: what affinity and the cgroup quota allow */
-    const char *tier;         /* kernel tier by name; NULL: the best this CPU can run */
-    int act;                  /* -1: as the artifact says, else an nw_act_rule */
-    int kv_k, kv_v;           /* nw_kv_kind of kernels/attention.h; see nw_engine_kv_parse */
-    uint32_t n_ctx;           /* longest session in tokens; 0: the model's, at most 8192 */
-    uint32_t max_seqs;        /* 1..NW_ENGINE_MAX_SEQS sessions with KV at one time */
+    unsigned n_threads; /* 0: what affinity and the cgroup quota allow */
+    const char *tier;   /* kernel tier by name; NULL: the best this CPU can run */
+    int act;            /* -1: as the artifact says, else an nw_act_rule */
+    int kv_k, kv_v;     /* nw_kv_kind of kernels/attention.h; -1: as the artifact says, or f32 */
+    uint32_t kv_window; /* newest tokens and first tokens that are kept in BF16 beside packed */
+    uint32_t kv_sinks;  /* pages (kv_wide.h): multiples of page_tokens, 0: none */
+    bool kv_channel;    /* keys scaled by channel, as the artifact's calibration says */
+    bool kv_dynamic;    /* FP8: a scale a token, though the artifact has calibrated ones */
+    uint32_t n_ctx;     /* longest session in tokens; 0: the model's, at most 8192 */
+    uint32_t max_seqs;  /* 1..NW_ENGINE_MAX_SEQS sessions with KV at one time */
     uint32_t max_step_tokens; /* capacity of one ragged step */
     size_t kv_bytes;          /* size of the page pool; 0: max_seqs x n_ctx, capped by memory */
     bool no_tokenizer;        /* open a model that has none (nw_engine_tokenizer is then NULL) */
@@ -40,8 +44,15 @@ nw_engine_options nw_engine_options_default(void);
 /* One of NW_ACT_RULE_NAMES. */
 NW_MUST_USE nw_status nw_engine_act_parse(const char *name, nw_engine_options *o, nw_error *err);
 
-/* "f32", "bf16" or "int8", or "K/V" such as "int8/bf16", into the two KV fields. */
+/* KIND or KIND/KIND (keys/values), then any of +windowN, +sinksN, +channel, +dynamic, such as
+ * "int4+window128+sinks64", into the KV fields. */
+#define NW_ENGINE_KV_NAMES "f32, bf16, fp8, int8, int4, nor two of them as K/V"
 NW_MUST_USE nw_status nw_engine_kv_parse(const char *name, nw_engine_options *o, nw_error *err);
+/* The same of options, in its shortest form; out [NW_ENGINE_KV_TEXT], which it returns. */
+#define NW_ENGINE_KV_TEXT 64
+const char *nw_engine_kv_text(const nw_engine_options *o, char *out);
+/* F32, whatever the artifact says: the model as it is. */
+void nw_engine_kv_plain(nw_engine_options *o);
 
 /* What the engine is, for reports. Strings live as long as the engine. */
 typedef struct {
@@ -50,14 +61,18 @@ typedef struct {
     const char *threads_why; /* "2 by affinity" */
     nw_act_rule act;         /* of the inputs of quantized matrices */
     const char *kv_k, *kv_v; /* names of the KV kinds */
+    const char *kv;          /* all of it: nw_engine_kv_text */
+    const char
+        *kv_scales; /* where scales come from: "none", "per token", "calibrated per tensor", .. */
     uint32_t n_ctx, max_seqs, max_step_tokens, page_tokens;
     uint64_t weight_bytes;       /* read for one decoded token: all matrices but the embedding, or
                                   * with it where the head is tied to it */
     uint64_t embed_bytes;        /* embedding table when the head does not share it, 0 otherwise */
     uint64_t kv_bytes_per_token; /* all layers, K and V */
     uint64_t kv_capacity_tokens; /* whole pool */
-    uint64_t kv_pool_bytes;
-    uint64_t workspace_bytes; /* activations and scratch, fixed at open */
+    uint64_t kv_pool_bytes;      /* wide copies included */
+    uint64_t kv_wide_bytes;      /* of them */
+    uint64_t workspace_bytes;    /* activations and scratch, fixed at open */
     double load_s;
     const char *kernel_map; /* "linear int8 avx512; attention int8 avx512; ..." */
 } nw_engine_facts;
@@ -85,8 +100,10 @@ uint32_t nw_session_len(const nw_session *s);
  * is left to run. Returns how many tokens the session has then: they need not be fed. Logits that
  * follow have the same bits as without. len < n <= n_ctx. */
 uint32_t nw_session_attach(nw_session *s, const int32_t *ids, uint32_t n);
-/* Forgets the tokens from n on (n <= len); whole pages go back to the pool. */
-void nw_session_truncate(nw_session *s, uint32_t n);
+/* Forgets the tokens from n on (n <= len); whole pages go back to the pool. Returns how many tokens
+ * are left: n, or fewer where wide copies that the next query needs (kv_wide.h) are not there any more:
+ * the rest must be fed again. 0 and len are always reached. */
+uint32_t nw_session_truncate(nw_session *s, uint32_t n);
 
 /* The pool, in pages of page_tokens tokens (all layers and heads of one page count as one). */
 uint32_t nw_engine_pages_total(const nw_engine *e);
@@ -111,7 +128,8 @@ NW_MUST_USE nw_status nw_engine_step(nw_engine *e, const nw_step_item *items, si
                                      nw_error *err);
 
 /* What the matrices of a layer read: x [n_tokens][n_cols] in F32, before it is packed for a kernel.
- * `role` (an nw_role) is the first matrix that reads it: q (with k and v), o, gate (with up), down. */
+ * `role` (an nw_role) is the first matrix that reads it: q (with k and v), o, gate (with up), down; or
+ * k or v: then x is the keys or values of all kv heads as they are kept. */
 typedef void (*nw_input_fn)(void *ctx, int role, uint32_t layer, const float *x, uint32_t n_tokens,
                             uint32_t n_cols);
 

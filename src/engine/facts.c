@@ -13,14 +13,6 @@ static json_t *number(uint64_t n)
     return json_integer((json_int_t)n);
 }
 
-static json_t *kv_name(const nw_engine_facts *f)
-{
-    char name[64];
-
-    (void)snprintf(name, sizeof name, "%s/%s", f->kv_k, f->kv_v);
-    return json_string(f->kv_k == f->kv_v ? f->kv_k : name);
-}
-
 static bool put_artifact(json_t *o, const nw_artifact *a)
 {
     const nw_artifact_facts *f = nw_artifact_get_facts(a);
@@ -44,7 +36,8 @@ json_t *nw_engine_facts_json(const nw_engine *e)
         {"threads", number(f->n_threads)},
         {"threads_why", json_string(f->threads_why)},
         {"act", json_string(nw_act_rule_name(f->act))},
-        {"kv", kv_name(f)},
+        {"kv", json_string(f->kv)},
+        {"kv_scales", json_string(f->kv_scales)},
         {"n_ctx", number(f->n_ctx)},
         {"max_seqs", number(f->max_seqs)},
         {"weight_bytes", number(f->weight_bytes)},
@@ -52,6 +45,7 @@ json_t *nw_engine_facts_json(const nw_engine *e)
         {"kv_bytes_per_token", number(f->kv_bytes_per_token)},
         {"kv_capacity_tokens", number(f->kv_capacity_tokens)},
         {"kv_bytes", number(f->kv_pool_bytes)},
+        {"kv_wide_bytes", number(f->kv_wide_bytes)},
         {"workspace_bytes", number(f->workspace_bytes)},
         {"load_s", json_real(f->load_s)},
         {"kernel_map", json_string(f->kernel_map)},

@@ -9,6 +9,7 @@
 #include "engine/engine.h"
 
 /* {"model", "artifact_hash", "recipe", "note", "tier", "threads", "threads_why", "act", "kv",
+ * "kv_scales", "kv_wide_bytes",
  * "n_ctx", "max_seqs", "weight_bytes", "embed_bytes", "file_bytes", "effective_bits",
  * "kv_bytes_per_token", "kv_capacity_tokens", "kv_bytes", "workspace_bytes", "load_s", "kernel_map",
  * "pid"}. New reference; NULL when there is no memory. */

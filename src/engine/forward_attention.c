@@ -54,6 +54,58 @@ static void add_biases(const nw_engine *e, const nw_layer *l, uint32_t head, flo
     e->kernels->add(l->v_bias + (size_t)head * c->d_head, c->d_head, v);
 }
 
+/* The packed type of a head: with the fixed scales of FP8, where the artifact has them. */
+static nw_kv_type type_of(const nw_engine *e, uint32_t layer, uint32_t head)
+{
+    const nw_artifact_kv *said = e->kv_said;
+    nw_kv_type type = e->kv.type;
+
+    if (said->n_scales > 0 && !e->opt.kv_dynamic) {
+        const size_t at = (size_t)layer * said->n_scales + (said->n_scales > 1 ? head : 0);
+        type.k_scale = said->k_scale[at];
+        type.v_scale = said->v_scale[at];
+    }
+    return type;
+}
+
+/* Keys less their mean, over their factor, and queries times it: weights of the softmax stay as they
+ * are, since a product with the mean is the same for all keys of a query. */
+static void scale_channels(const nw_engine *e, uint32_t layer, uint32_t head, uint32_t n_rep,
+                           float *q, float *k)
+{
+    const uint32_t d = e->config->d_head;
+    const size_t at = ((size_t)layer * e->config->n_kv_heads + head) * d;
+    const float *mean = e->kv_said->k_mean + at;
+    const float *factor = e->kv_said->k_factor + at;
+
+    for (uint32_t i = 0; i < d; i++) {
+        k[i] = (k[i] - mean[i]) / factor[i];
+    }
+    for (uint32_t r = 0; r < n_rep; r++, q += d) {
+        for (uint32_t i = 0; i < d; i++) {
+            q[i] *= factor[i];
+        }
+    }
+}
+
+/* One token's key and value into its page, and into the wide copy of that where it has one. */
+static void put_kv(nw_engine *e, uint32_t layer, uint32_t head, const nw_session *s, uint32_t pos,
+                   const float *k, const float *v)
+{
+    const nw_kv_pool *kv = &e->kv;
+    const uint32_t i = pos / NW_KV_PAGE;
+    const uint32_t slot = pos % NW_KV_PAGE;
+    uint8_t *page = nw_kv_base(kv, layer, head) + s->pages[i] * kv->page_stride;
+
+    const nw_kv_type type = type_of(e, layer, head);
+
+    e->kernels->kv_put(&type, slot, k, v, page, page + kv->k_bytes);
+    if (nw_kv_has_wide(&kv->wide) && s->wide[i] != NW_NO_PAGE) {
+        page = nw_kv_wide_base(kv, layer, head) + s->wide[i] * kv->wide.page_stride;
+        e->kernels->kv_put(&kv->wide.type, slot, k, v, page, page + kv->wide.k_bytes);
+    }
+}
+
 /* Norms and rotates the heads of one kv group of one token, and puts K and V in their page. */
 static void put_token(const attn_job *j, const nw_run *p, uint32_t i, uint32_t head)
 {
@@ -84,9 +136,10 @@ static void put_token(const attn_job *j, const nw_run *p, uint32_t i, uint32_t h
     kern->rope(k, 1, c->d_head, cosines, sines);
     kern->rope(q, n_rep, c->d_head, cosines, sines);
 
-    const size_t page = p->session->pages[pos / NW_KV_PAGE];
-    uint8_t *k_page = nw_kv_base(&e->kv, j->layer, head) + page * e->kv.page_stride;
-    kern->kv_put(&e->kv.type, pos % NW_KV_PAGE, k, v, k_page, k_page + e->kv.k_bytes);
+    if (e->opt.kv_channel) {
+        scale_channels(e, j->layer, head, n_rep, q, k);
+    }
+    put_kv(e, j->layer, head, p->session, pos, k, v);
 }
 
 /* One kv head of one piece: tokens of a page are put in order by one thread. */
@@ -99,6 +152,22 @@ static void put_item(void *ctx, size_t item, unsigned worker)
     for (uint32_t i = 0; i < p->n; i++) {
         put_token(j, p, i, (uint32_t)(item % n_kv));
     }
+}
+
+static nw_attn_wide wide_of(const attn_job *j, const nw_session *s, uint32_t head)
+{
+    const nw_kv_wide *w = &j->e->kv.wide;
+
+    if (!nw_kv_has_wide(w)) {
+        return (nw_attn_wide){0};
+    }
+    const uint8_t *base = nw_kv_wide_base(&j->e->kv, j->layer, head);
+    return (nw_attn_wide){.n_first = w->n_first,
+                          .n_newest = w->n_newest,
+                          .pages = s->wide,
+                          .k_base = base,
+                          .v_base = base + w->k_bytes,
+                          .page_stride = w->page_stride};
 }
 
 /* Query heads [h0, h1) of one kv head, for one chunk of queries. */
@@ -126,6 +195,7 @@ static nw_attn attn_of(const attn_job *j, const nw_run *r, uint32_t head, uint32
         .k_base = base,
         .v_base = base + e->kv.k_bytes,
         .page_stride = e->kv.page_stride,
+        .wide = wide_of(j, r->session, head),
         .out = e->work.attn + first,
         .ldo = ld,
         .scratch = e->work.attn_scratch[worker],
@@ -236,13 +306,17 @@ static void attend_all(nw_engine *e, attn_job *j)
 {
     const nw_model_config *c = e->config;
     const uint64_t token_bytes = (e->kv.k_bytes + e->kv.v_bytes) / NW_KV_PAGE * c->n_kv_heads;
+    const uint64_t wide_bytes =
+        (e->kv.wide.k_bytes + e->kv.wide.v_bytes) / NW_KV_PAGE * c->n_kv_heads;
     const uint64_t keys = j->global ? e->work.kv_tokens : e->work.kv_tokens_local;
+    const uint64_t wide = j->global ? e->work.kv_wide : e->work.kv_wide_local;
     const size_t units = (size_t)e->work.n_chunks * c->n_kv_heads;
     nw_ledger_entry put = {.op = NW_OP_ROPE_KV,
                            .layer = (int32_t)j->layer,
-                           .bytes_converted = token_bytes * e->work.n_tokens};
-    nw_ledger_entry attend = {
-        .op = NW_OP_ATTENTION, .layer = (int32_t)j->layer, .bytes = keys * token_bytes};
+                           .bytes_converted = (token_bytes + wide_bytes) * e->work.n_tokens};
+    nw_ledger_entry attend = {.op = NW_OP_ATTENTION,
+                              .layer = (int32_t)j->layer,
+                              .bytes = (keys - wide) * token_bytes + wide * wide_bytes};
 
     nw_run_op(e, put, (size_t)e->work.n_pieces * c->n_kv_heads, put_item, j);
     j->n_parts = head_parts(e);
@@ -282,6 +356,8 @@ void nw_forward_attention(nw_engine *e, uint32_t layer)
                                  {&l->v, &l->v_wide, e->work.v}},
                    3);
     attend_all(e, &j);
+    nw_show_input(e, NW_ROLE_K, layer, e->work.k, c->n_kv_heads * c->d_head);
+    nw_show_input(e, NW_ROLE_V, layer, e->work.v, c->n_kv_heads * c->d_head);
     nw_show_input(e, NW_ROLE_O, layer, e->work.attn, j.n_cols);
     j.mask = nw_act_mask(e, out, NW_COUNT(out));
     nw_run_op(e,

@@ -37,8 +37,15 @@ static nw_status pool_size(nw_kv_pool *p, const nw_engine_options *o, uint32_t n
 {
     const uint64_t all = (uint64_t)o->max_seqs * nw_kv_pages_for(n_ctx);
     const size_t bytes = o->kv_bytes > 0 ? o->kv_bytes : memory_limit() / 2;
-    const uint64_t fit = bytes / p->page_stride;
+    const size_t wide = p->wide.mem_bytes;
+    const uint64_t fit = bytes > wide ? (bytes - wide) / p->page_stride : 0;
 
+    if (fit == 0 && wide > 0) {
+        return nw_fail(err, NW_E_RANGE,
+                       "KV pool of %zu bytes holds no page of %zu bytes beside %zu bytes of window "
+                       "and sinks",
+                       bytes, p->page_stride, wide);
+    }
     if (fit == 0) {
         return nw_fail(err, NW_E_RANGE, "KV pool of %zu bytes holds no page of %zu bytes", bytes,
                        p->page_stride);
@@ -63,25 +70,21 @@ nw_status nw_kv_pool_open(nw_kv_pool *p, nw_arena *arena, const nw_model_config 
                      &p->page_stride)) {
         return nw_fail(err, NW_E_RANGE, "KV page of %u layers is too large", c->n_layers);
     }
-    if (pool_size(p, o, n_ctx, err) != NW_OK) {
+    if (nw_kv_wide_plan(&p->wide, &p->type, c->n_layers * c->n_kv_heads, o, err) != NW_OK ||
+        pool_size(p, o, n_ctx, err) != NW_OK) {
         return err->code;
     }
-    p->next = nw_arena_array(arena, (size_t)p->n_pages + 1, sizeof *p->next);
-    p->prev = nw_arena_array(arena, (size_t)p->n_pages + 1, sizeof *p->prev);
     p->refs = nw_arena_array(arena, p->n_pages, sizeof *p->refs);
     void *mem = mmap(NULL, p->mem_bytes, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (mem == MAP_FAILED || p->next == NULL || p->prev == NULL || p->refs == NULL) {
-        p->mem = mem == MAP_FAILED ? NULL : mem;
+    p->mem = mem == MAP_FAILED ? NULL : mem;
+    if (p->mem == NULL || p->refs == NULL || !nw_page_ring_open(&p->ring, arena, p->n_pages)) {
         return nw_fail(err, NW_E_NOMEM, "no memory for a KV pool of %zu bytes", p->mem_bytes);
     }
-    p->mem = mem;
     (void)madvise(mem, p->mem_bytes, MADV_HUGEPAGE); /* only faster */
-    for (uint32_t i = 0; i <= p->n_pages; i++) {     /* low numbers are taken first */
-        p->next[i] = i == p->n_pages ? 0 : i + 1;
-        p->prev[i] = i == 0 ? p->n_pages : i - 1;
+    if (nw_kv_wide_open(&p->wide, arena, p->n_pages, err) != NW_OK) {
+        return err->code;
     }
-    p->n_free = p->n_pages;
     return nw_prefix_open(&p->names, arena, p->n_pages, err);
 }
 
@@ -91,31 +94,16 @@ void nw_kv_pool_close(nw_kv_pool *p)
         (void)munmap(p->mem, p->mem_bytes);
         p->mem = NULL;
     }
-}
-
-static void ring_remove(nw_kv_pool *p, uint32_t page)
-{
-    p->next[p->prev[page]] = p->next[page];
-    p->prev[p->next[page]] = p->prev[page];
-    p->n_free--;
-}
-
-static void ring_insert(nw_kv_pool *p, uint32_t after, uint32_t page)
-{
-    p->next[page] = p->next[after];
-    p->prev[page] = after;
-    p->prev[p->next[page]] = page;
-    p->next[after] = page;
-    p->n_free++;
+    nw_kv_wide_close(&p->wide);
 }
 
 uint32_t nw_kv_take(nw_kv_pool *p)
 {
-    assert(p->n_free > 0);
-    const uint32_t page = p->next[p->n_pages];
+    const uint32_t page = nw_page_ring_take(&p->ring);
+
     assert(p->refs[page] == 0);
-    ring_remove(p, page);
     nw_prefix_forget(&p->names, page);
+    nw_kv_wide_forget(&p->wide, page);
     p->refs[page] = 1;
     return page;
 }
@@ -124,7 +112,7 @@ void nw_kv_hold(nw_kv_pool *p, uint32_t page)
 {
     assert(page < p->n_pages);
     if (p->refs[page]++ == 0) {
-        ring_remove(p, page);
+        nw_page_ring_remove(&p->ring, page);
     }
 }
 
@@ -132,7 +120,11 @@ void nw_kv_give(nw_kv_pool *p, uint32_t page)
 {
     assert(page < p->n_pages && p->refs[page] > 0);
     if (--p->refs[page] == 0) {
-        ring_insert(p, nw_prefix_named(&p->names, page) ? p->prev[p->n_pages] : p->n_pages, page);
+        const bool named = nw_prefix_named(&p->names, page);
+        if (!named) {
+            nw_kv_wide_forget(&p->wide, page);
+        }
+        nw_page_ring_insert(&p->ring, page, named);
     }
 }
 
@@ -150,7 +142,7 @@ nw_status nw_session_open(nw_engine *e, nw_session **out, nw_error *err)
 void nw_session_close(nw_session *s)
 {
     if (s != NULL) {
-        nw_session_truncate(s, 0);
+        (void)nw_session_truncate(s, 0);
         s->next = s->engine->free_sessions;
         s->engine->free_sessions = s;
     }
@@ -176,17 +168,24 @@ static void cut_name(nw_session *s, uint32_t n)
     }
 }
 
-void nw_session_truncate(nw_session *s, uint32_t n)
+uint32_t nw_session_truncate(nw_session *s, uint32_t n)
 {
     assert(n <= s->len);
-    const uint32_t keep = nw_kv_pages_for(n);
+    if (!nw_kv_wide_reaches(s, n)) {
+        n = n / NW_KV_PAGE * NW_KV_PAGE;
+        while (!nw_kv_wide_reaches(s, n)) {
+            n -= NW_KV_PAGE;
+        }
+    }
     if (n / NW_KV_PAGE < s->len / NW_KV_PAGE) {
         cut_name(s, n);
     }
-    while (s->n_pages > keep) {
+    nw_kv_wide_resume(s, n);
+    while (s->n_pages > nw_kv_pages_for(n)) {
         nw_kv_give(&s->engine->kv, s->pages[--s->n_pages]);
     }
     s->len = n;
+    return n;
 }
 
 /* Is the page that the next token goes to begun, and held by others too? */
@@ -211,6 +210,7 @@ void nw_session_own_tail(nw_session *s)
         const uint32_t copy = nw_kv_take(kv);
         memcpy(kv->mem + copy * kv->page_stride, kv->mem + *page * kv->page_stride,
                kv->page_stride);
+        nw_kv_wide_split(s, s->len / NW_KV_PAGE, copy);
         nw_kv_give(kv, *page);
         *page = copy;
     } else if (s->len % NW_KV_PAGE != 0) {
@@ -229,6 +229,7 @@ void nw_session_grow(nw_session *s, const int32_t *tokens, uint32_t n)
         }
     }
     s->len += n;
+    nw_kv_wide_retire(s);
 }
 
 uint32_t nw_session_attach(nw_session *s, const int32_t *ids, uint32_t n)
@@ -239,15 +240,27 @@ uint32_t nw_session_attach(nw_session *s, const int32_t *ids, uint32_t n)
     if (s->len % NW_KV_PAGE != 0 || s->nameless) {
         return s->len;
     }
-    while (n - s->len > NW_KV_PAGE) { /* one token is left to run */
-        const uint32_t page = nw_prefix_find(&kv->names, s->name, ids + s->len);
+    const uint32_t held = s->n_pages;
+    uint64_t name = s->name;
+    uint32_t full = held;
+    while (n - full * NW_KV_PAGE > NW_KV_PAGE) { /* one token is left to run */
+        const uint32_t page = nw_prefix_find(&kv->names, name, ids + (size_t)full * NW_KV_PAGE);
         if (page == NW_NO_PAGE) {
             break;
         }
-        nw_kv_hold(kv, page);
-        s->pages[s->n_pages++] = page;
-        s->name = kv->names.pages[page].name;
-        s->len += NW_KV_PAGE;
+        s->pages[full++] = page;
+        name = kv->names.pages[page].name;
+    }
+    while (full > held && !nw_kv_wide_reaches(s, full * NW_KV_PAGE)) {
+        full--;
+    }
+    if (full > held) {
+        for (; s->n_pages < full; s->n_pages++) {
+            nw_kv_hold(kv, s->pages[s->n_pages]);
+        }
+        s->name = kv->names.pages[s->pages[full - 1]].name;
+        s->len = full * NW_KV_PAGE;
+        nw_kv_wide_resume(s, s->len);
     }
     return s->len;
 }
@@ -259,5 +272,5 @@ uint32_t nw_engine_pages_total(const nw_engine *e)
 
 uint32_t nw_engine_pages_free(const nw_engine *e)
 {
-    return e->kv.n_free;
+    return e->kv.ring.n_free;
 }

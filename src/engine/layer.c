@@ -40,6 +40,6 @@ nw_status nw_engine_layer(nw_engine *e, uint32_t layer, const int32_t *ids, uint
     e->on_input = NULL;
     add_output(e, &e->weights.layers[layer], n);
     memcpy(x, e->work.x, bytes);
-    nw_session_truncate(s, 0);
+    (void)nw_session_truncate(s, 0);
     return NW_OK;
 }

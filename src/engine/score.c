@@ -68,6 +68,6 @@ nw_status nw_engine_score(nw_engine *e, const int32_t *ids, size_t n, size_t fir
     }
     const nw_step_item it = {.session = s, .logits = e->score_logits};
     const nw_status st = score_chunks(e, it, ids, n, first, on_logits, ctx, err);
-    nw_session_truncate(s, 0);
+    (void)nw_session_truncate(s, 0);
     return st;
 }

@@ -39,6 +39,12 @@ static nw_status feed(nw_speed *s, uint32_t i, uint32_t n, bool logits, nw_error
     return NW_OK;
 }
 
+/* Sequence i back to its depth. */
+static nw_status rewind_to_depth(nw_speed *s, uint32_t i, nw_error *err)
+{
+    return feed(s, i, s->depth - nw_session_truncate(s->sessions[i], s->depth), false, err);
+}
+
 static nw_status open_all(nw_speed *s, nw_error *err)
 {
     const nw_engine_facts *f = &s->engine->facts;
@@ -109,8 +115,7 @@ nw_status nw_speed_prefill(nw_speed *s, uint32_t n, double *seconds, nw_error *e
         return err->code;
     }
     *seconds = nw_now_s() - start;
-    nw_session_truncate(s->sessions[0], s->depth);
-    return NW_OK;
+    return rewind_to_depth(s, 0, err);
 }
 
 static void pick_item(void *ctx, size_t i, unsigned worker)
@@ -144,7 +149,9 @@ nw_status nw_speed_decode(nw_speed *s, uint32_t n, uint32_t n_seqs, double *seco
     }
     *seconds = nw_now_s() - start;
     for (uint32_t i = 0; i < n_seqs; i++) {
-        nw_session_truncate(s->sessions[i], s->depth);
+        if (rewind_to_depth(s, i, err) != NW_OK) {
+            return err->code;
+        }
     }
     return NW_OK;
 }

@@ -3,6 +3,7 @@
 #ifndef NW_ENGINE_STATE_H
 #define NW_ENGINE_STATE_H
 
+#include "artifact/kv_scales.h"
 #include "base/pool.h"
 #include "engine/ahead.h"
 #include "engine/engine.h"
@@ -39,6 +40,7 @@ typedef struct {
     float **row_out;          /* [n_max] where they go */
     uint64_t kv_tokens;       /* keys that the chunks read, each chunk once, for the ledger */
     uint64_t kv_tokens_local; /* the same in a layer with a sliding window */
+    uint64_t kv_wide, kv_wide_local;   /* of these, from wide copies */
     uint64_t kv_pairs, kv_pairs_local; /* pairs of a query and a key it sees */
     float *x, *y, *h;        /* [n_max][d_model] residual, output of o and down, normed input */
     float *q, *k, *v;        /* [n_max][n_heads or n_kv_heads * d_head] */
@@ -68,8 +70,9 @@ struct nw_engine {
     nw_weights weights;
     nw_rope_table rope_global, rope_local;
     nw_kv_pool kv;
-    nw_session *sessions;      /* [max_seqs + 1]; the last one is score's own */
-    nw_session *free_sessions; /* list */
+    const nw_artifact_kv *kv_said; /* of the artifact */
+    nw_session *sessions;          /* [max_seqs + 1]; the last one is score's own */
+    nw_session *free_sessions;     /* list */
     nw_ledger *ledger;
     nw_ahead ahead;
     nw_work work;

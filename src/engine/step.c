@@ -52,9 +52,9 @@ static nw_status check_items(nw_engine *e, const nw_step_item *items, size_t n, 
         return nw_fail(err, NW_E_RANGE, "step of %zu items with %llu tokens, at most %u fit", n,
                        (unsigned long long)tokens, e->facts.max_step_tokens);
     }
-    if (pages > e->kv.n_free) {
+    if (pages > e->kv.ring.n_free) {
         return nw_fail(err, NW_E_BUSY, "step needs %llu KV pages, %u of %u are free",
-                       (unsigned long long)pages, e->kv.n_free, e->kv.n_pages);
+                       (unsigned long long)pages, e->kv.ring.n_free, e->kv.n_pages);
     }
     return NW_OK;
 }
@@ -73,6 +73,22 @@ static void add_runs(nw_run *runs, uint32_t *n_runs, nw_run all, uint32_t most, 
     }
 }
 
+/* Keys that a chunk reads, once for all its queries, which stand on one page. */
+static void count_keys(nw_engine *e, const nw_run *chunk)
+{
+    nw_work *w = &e->work;
+    const uint32_t keys = chunk->pos + chunk->n;
+    const uint32_t local = e->config->sliding_window + chunk->n - 1;
+    const uint32_t near = keys < local ? keys : local;
+
+    w->kv_tokens += keys;
+    w->kv_tokens_local += near;
+    if (nw_kv_has_wide(&e->kv.wide)) {
+        w->kv_wide += nw_kv_wide_tokens(&e->kv.wide, 0, keys - 1);
+        w->kv_wide_local += nw_kv_wide_tokens(&e->kv.wide, keys - near, keys - 1);
+    }
+}
+
 static void plan_item(nw_engine *e, const nw_step_item *it)
 {
     nw_work *w = &e->work;
@@ -84,10 +100,7 @@ static void plan_item(nw_engine *e, const nw_step_item *it)
     const uint32_t first_chunk = w->n_chunks;
     add_runs(w->chunks, &w->n_chunks, all, NW_ITEM_QUERIES, NW_ITEM_QUERIES);
     for (uint32_t i = first_chunk; i < w->n_chunks; i++) {
-        const uint32_t keys = w->chunks[i].pos + w->chunks[i].n;
-        const uint32_t local = e->config->sliding_window + w->chunks[i].n - 1;
-        w->kv_tokens += keys;
-        w->kv_tokens_local += keys < local ? keys : local;
+        count_keys(e, &w->chunks[i]);
     }
     for (uint32_t i = 0; i < it->n_tokens; i++) {
         const uint32_t seen = s->len + i + 1;
@@ -102,7 +115,8 @@ static void plan_item(nw_engine *e, const nw_step_item *it)
     w->n_tokens += it->n_tokens;
     nw_session_own_tail(s);
     for (uint32_t need = nw_session_pages_needed(s, s->len + it->n_tokens); need > 0; need--) {
-        s->pages[s->n_pages++] = nw_kv_take(&e->kv);
+        s->pages[s->n_pages] = nw_kv_take(&e->kv);
+        nw_kv_wide_add(s, s->n_pages++);
     }
 }
 
@@ -129,6 +143,7 @@ nw_status nw_step_plan(nw_engine *e, const nw_step_item *items, size_t n_items, 
     w->phase = phase_of(items, n_items);
     w->n_tokens = w->n_pieces = w->n_chunks = w->n_rows = 0;
     w->kv_tokens = w->kv_tokens_local = w->kv_pairs = w->kv_pairs_local = 0;
+    w->kv_wide = w->kv_wide_local = 0;
     for (size_t i = 0; i < n_items; i++) {
         plan_item(e, &items[i]);
     }

@@ -1,5 +1,7 @@
 /* Scratch of a step and the table of sessions, allocated once.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
 #include "engine/wide.h"
 
 /* A float array [n][per]; NULL on overflow or without memory. */
@@ -107,9 +109,11 @@ static bool alloc_sessions(nw_engine *e)
         nw_session *s = &e->sessions[i];
         s->engine = e;
         s->pages = nw_arena_array(&e->arena, pages, sizeof *s->pages);
-        if (s->pages == NULL) {
+        s->wide = nw_arena_array(&e->arena, pages, sizeof *s->wide);
+        if (s->pages == NULL || s->wide == NULL) {
             return false;
         }
+        memset(s->wide, 0xFF, pages * sizeof *s->wide); /* NW_NO_PAGE everywhere */
         if (i < n) {
             s->next = e->free_sessions;
             e->free_sessions = s;

@@ -25,7 +25,9 @@ static nw_status open_engine(const nw_eval_options *o, const char *path, bool is
     e.n_threads = o->n_threads;
     e.tier = o->tier;
     e.max_seqs = 64;
-    if (!is_base) { /* the baseline is the model as it is: KV and activations unquantized */
+    if (is_base) {
+        nw_engine_kv_plain(&e);
+    } else { /* the baseline is the model as it is: KV and activations unquantized */
         e.act = o->act == NULL ? -1 : strcmp(o->act, "a8") == 0;
         if (o->kv != NULL && nw_engine_kv_parse(o->kv, &e, err) != NW_OK) {
             return err->code;
@@ -59,7 +61,7 @@ static nw_status put_candidate(nw_eval_session *s, nw_error *err)
         json = facts == NULL ? NULL : nw_json_canonical(facts);
         json_decref(facts);
         row.weights = nw_artifact_recipe(a);
-        row.kv = row.kv != NULL ? row.kv : e->kv_k;
+        row.kv = e->kv;
         row.act = nw_act_rule_name(e->act);
         row.file_bytes = (int64_t)f->file_bytes;
         row.weight_bytes = (int64_t)f->weight_bytes;

@@ -16,7 +16,10 @@
 typedef enum { NW_KV_F32, NW_KV_BF16, NW_KV_FP8, NW_KV_INT8, NW_KV_INT4 } nw_kv_kind;
 #define NW_KV_KINDS 5u
 
-/* rotate_k: keys and queries are turned by the same Hadamard matrix, which leaves their products
+/* k_scale, v_scale: 0, or the one scale of all FP8 keys or values of the page, as calibration found
+ * it; larger numbers are clipped to 448 times it.
+ *
+ * rotate_k: keys and queries are turned by the same Hadamard matrix, which leaves their products
  * as they are and spreads a large channel over all, so that few bits hold it. rotate_v: values are
  * turned, and the result turned back. Heads whose size is no power of two are turned in blocks of
  * the largest power of two that divides it. */
@@ -24,6 +27,7 @@ typedef struct {
     nw_kv_kind k, v;
     uint32_t d_head; /* even, 2..512 */
     bool rotate_k, rotate_v;
+    float k_scale, v_scale;
 } nw_kv_type;
 
 /* The type of two kinds, with the rotations that they want (INT4 does). */
@@ -57,10 +61,10 @@ const char *nw_kv_kind_name(nw_kv_kind kind);
  * last of the last one, and then JOIN computes `out` from them. */
 typedef enum { NW_ATTN_WHOLE, NW_ATTN_PART, NW_ATTN_JOIN } nw_attn_phase;
 
-/* Pages in BF16 beside packed ones (rotated as those are): a query reads page 0 and the newest
- * n_newest pages, its own included, from here. */
+/* Pages in BF16 beside packed ones (rotated as those are): a query reads the first n_first pages of
+ * the sequence and the newest n_newest pages, its own included, from here. */
 typedef struct {
-    uint32_t n_newest;     /* 0: none, and the rest is not looked at */
+    uint32_t n_first, n_newest; /* both 0: none, and the rest is not looked at */
     const uint32_t *pages; /* as nw_attn.pages; only entries that some query reads need be right */
     const uint8_t *k_base, *v_base;
     size_t page_stride;

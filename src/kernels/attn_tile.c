@@ -92,7 +92,7 @@ static void load_rows(nw_attn_tile *t)
             q = turned;
         }
         load(t, a->kv.k, q, r, t->q);
-        if (a->wide.n_newest > 0) {
+        if (nw_attn_has_wide(a)) {
             load(t, NW_KV_BF16, q, r, t->q_wide);
         }
     }

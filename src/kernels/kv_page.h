@@ -76,10 +76,15 @@ static inline uint32_t nw_attn_first(uint32_t window, uint32_t pos)
     return window > 0 && pos >= window ? pos - window + 1 : 0;
 }
 
+static inline bool nw_attn_has_wide(const nw_attn *a)
+{
+    return a->wide.n_first > 0 || a->wide.n_newest > 0;
+}
+
 /* Whether a query on page `at` reads page `page` from the wide pages. */
 static inline bool nw_attn_is_wide(const nw_attn *a, uint32_t at, uint32_t page)
 {
-    return a->wide.n_newest > 0 && (page == 0 || at - page < a->wide.n_newest);
+    return page < a->wide.n_first || at - page < a->wide.n_newest;
 }
 
 #endif

@@ -64,7 +64,17 @@ NW_INLINE void nw_kv_whole(nw_kv_coded *t, uint32_t padded, float inv, float lo,
     }
 }
 
-/* E4M3 of x * inv, |x * inv| <= 448 but for rounding: nearest, ties to even. */
+/* x / scale, as engines with fixed scales divide. */
+NW_INLINE void nw_kv_divide(nw_kv_coded *t, uint32_t padded, float scale)
+{
+    for (uint32_t i = 0; i < padded; i += NW_KV_LANES) {
+        for (uint32_t l = 0; l < NW_KV_LANES; l++) {
+            t->x[i + l] /= scale;
+        }
+    }
+}
+
+/* E4M3 of x * inv: nearest, ties to even, and 448 for what is larger. */
 NW_INLINE void nw_kv_e4m3(nw_kv_coded *t, uint32_t padded, float inv)
 {
     for (uint32_t i = 0; i < padded; i += NW_KV_LANES) {
@@ -120,8 +130,8 @@ NW_INLINE void nw_kv_int4(nw_kv_coded *t, uint32_t padded, float amax, bool key)
 }
 
 /* Codes of t->x [n], padded; F32 has none. A NaN or Inf makes the scale NaN and all
- * codes 0. */
-NW_INLINE void nw_kv_encode(nw_kv_kind kind, nw_kv_coded *t, uint32_t n, bool key)
+ * codes 0. fixed: the scale of FP8, or 0. */
+NW_INLINE void nw_kv_encode(nw_kv_kind kind, nw_kv_coded *t, uint32_t n, bool key, float fixed)
 {
     const uint32_t padded = nw_kv_pad(n);
 
@@ -138,6 +148,10 @@ NW_INLINE void nw_kv_encode(nw_kv_kind kind, nw_kv_coded *t, uint32_t n, bool ke
     if (top >= 0x7F800000U || amax < NW_KV_TINY) {
         t->scale = top >= 0x7F800000U ? NAN : 0.0F;
         memset(t->code, 0, padded * sizeof *t->code);
+    } else if (kind == NW_KV_FP8 && fixed > 0) {
+        t->scale = fixed;
+        nw_kv_divide(t, padded, fixed);
+        nw_kv_e4m3(t, padded, 1);
     } else if (kind == NW_KV_FP8) {
         t->scale = amax / NW_E4M3_LIMIT;
         nw_kv_e4m3(t, padded, NW_E4M3_LIMIT / amax);
@@ -298,13 +312,13 @@ NW_INLINE void nw_kv_put(const nw_kv_type *kv, uint32_t slot, const float *k, co
     if (kv->rotate_k) {
         rotate(t.x, kv->d_head);
     }
-    nw_kv_encode(kv->k, &t, kv->d_head, true);
+    nw_kv_encode(kv->k, &t, kv->d_head, true, kv->k_scale);
     nw_kv_place_k(kv, &t, slot, k_page);
     nw_kv_load(&t, v, kv->d_head);
     if (kv->rotate_v) {
         rotate(t.x, kv->d_head);
     }
-    nw_kv_encode(kv->v, &t, kv->d_head, false);
+    nw_kv_encode(kv->v, &t, kv->d_head, false, kv->v_scale);
     nw_kv_place_v(kv, &t, slot, v_page);
 }
 

@@ -356,6 +356,9 @@ static nw_status build(nw_checkpoint *c, nw_error *err)
         st = check_complete(c, err);
     }
     if (st == NW_OK) {
+        st = nw_ckpt_check_kv(c, err);
+    }
+    if (st == NW_OK) {
         st = nw_ckpt_check_quant(c, err);
     }
     if (st == NW_OK) {
@@ -446,6 +449,7 @@ void nw_checkpoint_close(nw_checkpoint *c)
     nw_file_unmap(&c->file);
     nw_names_release(&c->names);
     free(c->matrices);
+    free(c->kv);
     free(c->slots);
     free(c->list);
     free(c->path);

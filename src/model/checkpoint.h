@@ -103,6 +103,10 @@ const nw_ckpt_tensor *nw_checkpoint_find(const nw_checkpoint *c, nw_role role, i
 size_t nw_checkpoint_n_ignored(const nw_checkpoint *c); /* tensors of the file left out */
 /* How the file wants the inputs of its quantized matrices rounded; a16 where it says nothing. */
 nw_act_rule nw_checkpoint_act(const nw_checkpoint *c);
+/* Fixed scales of keys and values of FP8, where the file has them (kv_cache_scheme): how many a layer
+ * has, 1 or one a kv head; 0: none. k and v [that many]. */
+uint32_t nw_checkpoint_n_kv_scales(const nw_checkpoint *c);
+void nw_checkpoint_kv_scales(const nw_checkpoint *c, uint32_t layer, float *k, float *v);
 
 /* Rows [row0, row0 + n_rows) as float32, exact, in HF row order and convention, into
  * dst [n_rows][t->n_cols]. NW_E_UNSUPPORTED names tensor and format when it cannot be decoded;

@@ -31,6 +31,8 @@ struct nw_checkpoint {
     nw_names names;    /* HF names of GGUF tensors */
     nw_ckpt_edit edit; /* fn NULL: values are the file's */
     nw_hfq_config quant;
+    struct nw_ckpt_kv *kv;   /* [n_layers] scales of keys and values; NULL: none */
+    bool kv_all_one;         /* there were some, and all of them 1, which is what nobody measured */
     nw_hfq_matrix *matrices; /* of the slots, [n_slots]; NULL without quantization_config */
 };
 
@@ -43,6 +45,17 @@ typedef struct {
     const uint8_t *data;
     uint32_t file;
 } nw_ckpt_source;
+
+/* The tensors of a layer's scales; name NULL: absent. */
+typedef struct nw_ckpt_kv {
+    nw_ckpt_source k, v;
+} nw_ckpt_kv;
+
+/* Takes a tensor that is such a scale; *placed says whether it is one. */
+NW_MUST_USE nw_status nw_ckpt_place_kv(nw_checkpoint *c, const nw_ckpt_source *s, const char *name,
+                                       bool *placed, nw_error *err);
+/* All layers have both, in numbers that can be scales; or none has any. */
+NW_MUST_USE nw_status nw_ckpt_check_kv(nw_checkpoint *c, nw_error *err);
 
 size_t nw_ckpt_n_sources(const nw_checkpoint *c);
 nw_ckpt_source nw_ckpt_source_at(const nw_checkpoint *c, size_t i);

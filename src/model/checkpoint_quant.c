@@ -25,22 +25,6 @@ nw_act_rule nw_checkpoint_act(const nw_checkpoint *c)
     return c->quant.act;
 }
 
-/* Scales of keys and values stand beside the matrices of attention. */
-static bool is_kv_scale(const char *name)
-{
-    static const char *const suffixes[] = {".self_attn.k_scale", ".self_attn.v_scale",
-                                           ".self_attn.q_scale", ".self_attn.kv_scale"};
-    const size_t n = strlen(name);
-
-    for (size_t i = 0; i < NW_COUNT(suffixes); i++) {
-        const size_t k = strlen(suffixes[i]);
-        if (n > k && strcmp(name + n - k, suffixes[i]) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Length of the module's name: of any part, or of ".weight" that holds codes. */
 static size_t module_of(const nw_ckpt_source *s, const char *name)
 {
@@ -116,11 +100,11 @@ nw_status nw_ckpt_place_quant(nw_checkpoint *c, const nw_ckpt_source *s, const c
     int32_t layer = -1;
 
     *placed = false;
-    if (c->quant.method != NW_HFQ_NONE && is_kv_scale(name)) {
-        *placed = true;
-        c->quant.kv_scales = true;
-        c->n_ignored++;
-        return NW_OK;
+    if (c->quant.method != NW_HFQ_NONE) {
+        const nw_status st = nw_ckpt_place_kv(c, s, name, placed, err);
+        if (st != NW_OK || *placed) {
+            return st;
+        }
     }
     if (n_module == 0 || !role_of(c, name, n_module, &role, &layer)) {
         return NW_OK;
@@ -149,8 +133,11 @@ static void log_undone(const nw_checkpoint *c)
         nw_log(NW_LOG_WARN, "%s: the file asks for %s: not done, activations are not rounded",
                c->path, c->quant.act_note);
     }
-    if (c->quant.kv_scales) {
-        nw_log(NW_LOG_WARN, "%s: its scales of FP8 keys and values are not used", c->path);
+    if (c->quant.kv_note != NULL) {
+        nw_log(NW_LOG_WARN, "%s: the file asks for %s: not done", c->path, c->quant.kv_note);
+    } else if (c->quant.kv_scheme && c->kv == NULL) {
+        nw_log(NW_LOG_WARN, "%s: keys and values in FP8 are asked for, and uncalibrated: %s",
+               c->path, c->kv_all_one ? "every scale is 1" : "there are no scales");
     }
 }
 

@@ -36,7 +36,8 @@ typedef struct {
     size_t n_groups;
     nw_act_rule act;      /* of the inputs of its matrices */
     const char *act_note; /* what the file asks for and is not done; NULL: nothing */
-    bool kv_scales;       /* it has scales of keys and values, which are not used */
+    bool kv_scheme;       /* kv_cache_scheme: keys and values in FP8 with fixed scales */
+    const char *kv_note;  /* what its kv_cache_scheme asks for and is not done; NULL: nothing */
     bool zero_less_one;   /* GPTQ v1 */
 } nw_hfq_config;
 

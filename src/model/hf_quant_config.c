@@ -192,6 +192,25 @@ static nw_status add_group(view v, const char *key, const json_t *group, nw_hfq_
     return weights((view){w, v.name}, g, err);
 }
 
+/* As vLLM: E4M3 with one scale a tensor or a head. */
+static void parse_kv(const json_t *kv, nw_hfq_config *c)
+{
+    const char *type = json_string_value(json_object_get(kv, "type"));
+    const char *strategy = json_string_value(json_object_get(kv, "strategy"));
+
+    if (kv == NULL || json_is_null(kv)) {
+        return;
+    }
+    c->kv_scheme = json_integer_value(json_object_get(kv, "num_bits")) == 8 && type != NULL &&
+                   strcmp(type, "float") == 0 && strategy != NULL &&
+                   (strcmp(strategy, "tensor") == 0 || strcmp(strategy, "attn_head") == 0) &&
+                   !json_is_true(json_object_get(kv, "dynamic"));
+    c->kv_note = c->kv_scheme
+                     ? NULL
+                     : "keys and values other than 8-bit floats with fixed scales a tensor "
+                       "or a head";
+}
+
 static nw_status parse_ct(view v, nw_hfq_config *c, nw_error *err)
 {
     json_t *groups = json_object_get(v.o, "config_groups");
@@ -200,7 +219,7 @@ static nw_status parse_ct(view v, nw_hfq_config *c, nw_error *err)
     json_t *group = NULL;
     nw_status st = must_be_empty(v, "transform_config", err);
 
-    c->kv_scales = kv != NULL && !json_is_null(kv);
+    parse_kv(kv, c);
     if (st == NW_OK) {
         st = must_be_empty(v, "sparsity_config", err);
     }

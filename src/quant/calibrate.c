@@ -237,6 +237,7 @@ static nw_status open_engine(walk *w, nw_error *err)
 {
     nw_engine_options eo = nw_engine_options_default();
 
+    nw_engine_kv_plain(&eo);
     eo.n_threads = w->o->n_threads;
     eo.act = 0;
     eo.max_seqs = 1;

@@ -75,6 +75,7 @@ static nw_status open_engine(const char *path, bool with_tokenizer, unsigned n_t
 {
     nw_engine_options o = nw_engine_options_default();
 
+    nw_engine_kv_plain(&o);
     o.n_threads = n_threads;
     o.tier = "ref";
     o.act = 0;

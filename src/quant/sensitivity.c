@@ -81,6 +81,7 @@ static nw_status open_engine(run *r, nw_error *err)
 {
     nw_engine_options eo = nw_engine_options_default();
 
+    nw_engine_kv_plain(&eo);
     eo.n_threads = r->o->n_threads;
     eo.act = 0;
     eo.max_seqs = 1;

@@ -25,48 +25,51 @@ static struct row {
     nw_kv_kind k, v;
     uint32_t d_head, n_rep, n_queries, q_pos, window;
     float softcap;
-    uint32_t n_wide; /* newest pages in BF16 beside the others */
+    uint32_t n_wide, n_sinks; /* newest and first pages in BF16 beside the others */
 } rows[] = {
-    {"first_token", NW_KV_BF16, NW_KV_BF16, 64, 3, 1, 0, 0, 0, 0},
-    {"decode_smol", NW_KV_BF16, NW_KV_BF16, 64, 3, 1, 300, 0, 0, 0},
-    {"prefill_smol", NW_KV_BF16, NW_KV_BF16, 64, 3, 200, 0, 0, 0, 0},
-    {"chunk_across_pages", NW_KV_BF16, NW_KV_BF16, 64, 3, 40, 50, 0, 0, 0},
-    {"last_slot_of_a_page", NW_KV_BF16, NW_KV_BF16, 64, 1, 1, 63, 0, 0, 0},
-    {"first_slot_of_a_page", NW_KV_BF16, NW_KV_BF16, 64, 1, 1, 64, 0, 0, 0},
-    {"f32_pages", NW_KV_F32, NW_KV_F32, 64, 2, 70, 20, 0, 0, 0},
-    {"int8_pages", NW_KV_INT8, NW_KV_INT8, 64, 3, 70, 20, 0, 0, 0},
-    {"int8_k_bf16_v", NW_KV_INT8, NW_KV_BF16, 64, 4, 5, 130, 0, 0, 0},
-    {"bf16_k_int8_v", NW_KV_BF16, NW_KV_INT8, 128, 4, 5, 130, 0, 0, 0},
-    {"f32_k_int8_v", NW_KV_F32, NW_KV_INT8, 32, 1, 5, 130, 0, 0, 0},
-    {"tiny_head", NW_KV_BF16, NW_KV_BF16, 2, 2, 70, 10, 0, 0, 0},
-    {"head_8", NW_KV_F32, NW_KV_BF16, 8, 2, 70, 10, 0, 0, 0},
-    {"head_48", NW_KV_BF16, NW_KV_BF16, 48, 1, 33, 10, 0, 0, 0},
-    {"head_80", NW_KV_INT8, NW_KV_INT8, 80, 1, 9, 100, 0, 0, 0},
-    {"head_256", NW_KV_BF16, NW_KV_BF16, 256, 4, 9, 100, 0, 0, 0},
-    {"head_512", NW_KV_F32, NW_KV_F32, 512, 2, 3, 10, 0, 0, 0},
-    {"many_query_heads", NW_KV_BF16, NW_KV_BF16, 64, 50, 3, 100, 0, 0, 0},
-    {"window_of_one", NW_KV_BF16, NW_KV_BF16, 64, 2, 80, 0, 1, 0, 0},
-    {"window_within_a_page", NW_KV_BF16, NW_KV_BF16, 64, 2, 200, 100, 20, 0, 0},
-    {"window_of_pages", NW_KV_BF16, NW_KV_BF16, 64, 2, 100, 250, 128, 0, 0},
-    {"softcap", NW_KV_BF16, NW_KV_BF16, 64, 2, 30, 100, 0, 5, 0},
-    {"softcap_window_int8", NW_KV_INT8, NW_KV_INT8, 64, 2, 30, 100, 70, 5, 0},
-    {"fp8_pages", NW_KV_FP8, NW_KV_FP8, 64, 3, 70, 20, 0, 0, 0},
-    {"int4_pages", NW_KV_INT4, NW_KV_INT4, 64, 3, 70, 20, 0, 0, 0},
-    {"decode_4_segments", NW_KV_INT8, NW_KV_INT8, 64, 4, 1, 900, 0, 0, 0},
-    {"chunk_of_4_segments", NW_KV_BF16, NW_KV_INT4, 64, 4, 16, 880, 0, 0, 0},
-    {"window_of_2_segments", NW_KV_INT4, NW_KV_FP8, 128, 2, 40, 700, 300, 0, 0},
-    {"window_from_a_segment", NW_KV_INT8, NW_KV_INT8, 64, 2, 2, 511, 256, 0, 0},
-    {"int4_head_2", NW_KV_INT4, NW_KV_INT4, 2, 2, 70, 10, 0, 0, 0},
-    {"int8_head_6", NW_KV_INT8, NW_KV_FP8, 6, 5, 9, 10, 0, 0, 0},
-    {"int4_head_10", NW_KV_INT4, NW_KV_INT8, 10, 1, 9, 60, 0, 0, 0},
-    {"fp8_head_10", NW_KV_FP8, NW_KV_INT4, 10, 7, 9, 60, 0, 0, 0},
-    {"int4_head_80", NW_KV_INT4, NW_KV_INT4, 80, 3, 9, 100, 0, 0, 0},
-    {"int8_head_512", NW_KV_INT8, NW_KV_INT8, 512, 2, 3, 70, 0, 0, 0},
-    {"int4_head_512", NW_KV_INT4, NW_KV_INT4, 512, 2, 3, 70, 0, 0, 0},
-    {"most_query_heads", NW_KV_INT8, NW_KV_INT8, 64, 64, 3, 62, 0, 0, 0},
-    {"wide_newest_page", NW_KV_INT4, NW_KV_INT4, 64, 3, 100, 250, 0, 0, 1},
-    {"wide_two_pages", NW_KV_INT4, NW_KV_INT4, 64, 4, 40, 600, 0, 0, 2},
-    {"wide_int8_window", NW_KV_INT8, NW_KV_INT4, 48, 4, 40, 300, 150, 0, 2},
+    {"first_token", NW_KV_BF16, NW_KV_BF16, 64, 3, 1, 0, 0, 0, 0, 0},
+    {"decode_smol", NW_KV_BF16, NW_KV_BF16, 64, 3, 1, 300, 0, 0, 0, 0},
+    {"prefill_smol", NW_KV_BF16, NW_KV_BF16, 64, 3, 200, 0, 0, 0, 0, 0},
+    {"chunk_across_pages", NW_KV_BF16, NW_KV_BF16, 64, 3, 40, 50, 0, 0, 0, 0},
+    {"last_slot_of_a_page", NW_KV_BF16, NW_KV_BF16, 64, 1, 1, 63, 0, 0, 0, 0},
+    {"first_slot_of_a_page", NW_KV_BF16, NW_KV_BF16, 64, 1, 1, 64, 0, 0, 0, 0},
+    {"f32_pages", NW_KV_F32, NW_KV_F32, 64, 2, 70, 20, 0, 0, 0, 0},
+    {"int8_pages", NW_KV_INT8, NW_KV_INT8, 64, 3, 70, 20, 0, 0, 0, 0},
+    {"int8_k_bf16_v", NW_KV_INT8, NW_KV_BF16, 64, 4, 5, 130, 0, 0, 0, 0},
+    {"bf16_k_int8_v", NW_KV_BF16, NW_KV_INT8, 128, 4, 5, 130, 0, 0, 0, 0},
+    {"f32_k_int8_v", NW_KV_F32, NW_KV_INT8, 32, 1, 5, 130, 0, 0, 0, 0},
+    {"tiny_head", NW_KV_BF16, NW_KV_BF16, 2, 2, 70, 10, 0, 0, 0, 0},
+    {"head_8", NW_KV_F32, NW_KV_BF16, 8, 2, 70, 10, 0, 0, 0, 0},
+    {"head_48", NW_KV_BF16, NW_KV_BF16, 48, 1, 33, 10, 0, 0, 0, 0},
+    {"head_80", NW_KV_INT8, NW_KV_INT8, 80, 1, 9, 100, 0, 0, 0, 0},
+    {"head_256", NW_KV_BF16, NW_KV_BF16, 256, 4, 9, 100, 0, 0, 0, 0},
+    {"head_512", NW_KV_F32, NW_KV_F32, 512, 2, 3, 10, 0, 0, 0, 0},
+    {"many_query_heads", NW_KV_BF16, NW_KV_BF16, 64, 50, 3, 100, 0, 0, 0, 0},
+    {"window_of_one", NW_KV_BF16, NW_KV_BF16, 64, 2, 80, 0, 1, 0, 0, 0},
+    {"window_within_a_page", NW_KV_BF16, NW_KV_BF16, 64, 2, 200, 100, 20, 0, 0, 0},
+    {"window_of_pages", NW_KV_BF16, NW_KV_BF16, 64, 2, 100, 250, 128, 0, 0, 0},
+    {"softcap", NW_KV_BF16, NW_KV_BF16, 64, 2, 30, 100, 0, 5, 0, 0},
+    {"softcap_window_int8", NW_KV_INT8, NW_KV_INT8, 64, 2, 30, 100, 70, 5, 0, 0},
+    {"fp8_pages", NW_KV_FP8, NW_KV_FP8, 64, 3, 70, 20, 0, 0, 0, 0},
+    {"int4_pages", NW_KV_INT4, NW_KV_INT4, 64, 3, 70, 20, 0, 0, 0, 0},
+    {"decode_4_segments", NW_KV_INT8, NW_KV_INT8, 64, 4, 1, 900, 0, 0, 0, 0},
+    {"chunk_of_4_segments", NW_KV_BF16, NW_KV_INT4, 64, 4, 16, 880, 0, 0, 0, 0},
+    {"window_of_2_segments", NW_KV_INT4, NW_KV_FP8, 128, 2, 40, 700, 300, 0, 0, 0},
+    {"window_from_a_segment", NW_KV_INT8, NW_KV_INT8, 64, 2, 2, 511, 256, 0, 0, 0},
+    {"int4_head_2", NW_KV_INT4, NW_KV_INT4, 2, 2, 70, 10, 0, 0, 0, 0},
+    {"int8_head_6", NW_KV_INT8, NW_KV_FP8, 6, 5, 9, 10, 0, 0, 0, 0},
+    {"int4_head_10", NW_KV_INT4, NW_KV_INT8, 10, 1, 9, 60, 0, 0, 0, 0},
+    {"fp8_head_10", NW_KV_FP8, NW_KV_INT4, 10, 7, 9, 60, 0, 0, 0, 0},
+    {"int4_head_80", NW_KV_INT4, NW_KV_INT4, 80, 3, 9, 100, 0, 0, 0, 0},
+    {"int8_head_512", NW_KV_INT8, NW_KV_INT8, 512, 2, 3, 70, 0, 0, 0, 0},
+    {"int4_head_512", NW_KV_INT4, NW_KV_INT4, 512, 2, 3, 70, 0, 0, 0, 0},
+    {"most_query_heads", NW_KV_INT8, NW_KV_INT8, 64, 64, 3, 62, 0, 0, 0, 0},
+    {"wide_newest_page", NW_KV_INT4, NW_KV_INT4, 64, 3, 100, 250, 0, 0, 1, 1},
+    {"wide_two_pages", NW_KV_INT4, NW_KV_INT4, 64, 4, 40, 600, 0, 0, 2, 1},
+    {"wide_int8_window", NW_KV_INT8, NW_KV_INT4, 48, 4, 40, 300, 150, 0, 2, 1},
+    {"sinks_alone", NW_KV_INT4, NW_KV_INT4, 64, 3, 100, 250, 0, 0, 0, 2},
+    {"newest_alone", NW_KV_INT8, NW_KV_INT4, 64, 3, 100, 250, 0, 0, 2, 0},
+    {"sinks_out_of_a_window", NW_KV_INT4, NW_KV_FP8, 64, 2, 40, 700, 300, 0, 1, 2},
 };
 
 typedef struct {
@@ -124,7 +127,7 @@ static void fill_pages(job *j, const nw_kernels *tier, uint32_t last, nw_rng *rn
         uint8_t *page = j->pool.data + j->pages[pos / NW_KV_PAGE] * j->a.page_stride;
         tier->kv_put(&j->a.kv, pos % NW_KV_PAGE, k, v, page, page + nw_kv_k_page_bytes(&j->a.kv));
         measure(j, &j->a.kv, page, pos % NW_KV_PAGE);
-        if (j->a.wide.n_newest > 0) {
+        if (nw_attn_has_wide(&j->a)) {
             page = j->wide.data + j->pages[pos / NW_KV_PAGE] * j->a.wide.page_stride;
             tier->kv_put(&wide, pos % NW_KV_PAGE, k, v, page, page + nw_kv_k_page_bytes(&wide));
             measure(j, &wide, page, pos % NW_KV_PAGE);
@@ -158,7 +161,7 @@ static void job_pages(job *j, uint32_t n_pages)
     j->a.pages = j->pages;
     j->a.k_base = j->pool.data;
     j->a.v_base = j->pool.data + nw_kv_k_page_bytes(&j->a.kv);
-    if (j->a.wide.n_newest > 0) {
+    if (nw_attn_has_wide(&j->a)) {
         j->a.wide.page_stride = nw_kv_k_page_bytes(&wide) + nw_kv_v_page_bytes(&wide);
         j->wide = nw_guard_new(n_pages * j->a.wide.page_stride);
         j->a.wide.pages = j->pages;
@@ -185,7 +188,7 @@ static void job_open(job *j, const struct row *r, const nw_kernels *tier)
                      .window = r->window,
                      .scale = 1 / sqrtf((float)r->d_head),
                      .softcap = r->softcap,
-                     .wide = {.n_newest = r->n_wide},
+                     .wide = {.n_first = r->n_sinks, .n_newest = r->n_wide},
                      .ldq = width + 3,
                      .ldo = width + 1}};
     job_pages(j, n_pages);
@@ -200,7 +203,7 @@ static void job_open(job *j, const struct row *r, const nw_kernels *tier)
 static void job_close(job *j)
 {
     nw_guard_free(&j->pool);
-    if (j->a.wide.n_newest > 0) {
+    if (nw_attn_has_wide(&j->a)) {
         nw_guard_free(&j->wide);
     }
     nw_guard_free(&j->q);
@@ -211,7 +214,7 @@ static void job_close(job *j)
 static double bound_of(const job *j)
 {
     const double d = j->a.kv.d_head;
-    const double rotated = j->a.wide.n_newest > 0 && j->a.kv.rotate_k ? 0x1p-8 : 0;
+    const double rotated = nw_attn_has_wide(&j->a) && j->a.kv.rotate_k ? 0x1p-8 : 0;
     const double e = (double)j->a.scale * j->max_q * j->max_k *
                      ((d + 8 + log2(d)) * U + sqrt(d) / 32512 + rotated);
     const uint32_t block = j->a.kv.d_head & (~j->a.kv.d_head + 1);
@@ -372,7 +375,7 @@ static void two_keys(void **state)
     (void)state;
 
     for (size_t i = 0; (tier = nw_tier(i)) != NULL; i++) {
-        struct row r = {"", NW_KV_F32, NW_KV_F32, 2, 1, 1, 1, 0, 0, 0};
+        struct row r = {"", NW_KV_F32, NW_KV_F32, 2, 1, 1, 1, 0, 0, 0, 0};
         static const float k[2] = {1, 0};
         static const float v[2][2] = {{2, 4}, {4, 16}};
         job j;
