@@ -182,16 +182,23 @@ static double bits(const nw_decision *d, size_t candidate)
     return isnan(b) ? 16 : b;
 }
 
-/* Declared rule for candidates whose costs cannot be told apart. */
-static bool wins_tie(const nw_decision *d, size_t i, size_t j)
+/* Declared rule for candidates whose costs cannot be told apart: among those within HEADROOM_EPS of the
+ * most headroom, the most bits. tied [n]; the answer does not depend on its order but for equals. */
+static size_t settle_tie(const nw_decision *d, const size_t *tied, size_t n)
 {
-    const double hi = headroom(d, i);
-    const double hj = headroom(d, j);
+    double most = -(double)INFINITY;
+    size_t best = SIZE_MAX;
 
-    if (fabs(hi - hj) > HEADROOM_EPS) {
-        return hi > hj;
+    for (size_t k = 0; k < n; k++) {
+        most = fmax(most, headroom(d, tied[k]));
     }
-    return bits(d, i) > bits(d, j);
+    for (size_t k = 0; k < n; k++) {
+        if (headroom(d, tied[k]) >= most - HEADROOM_EPS &&
+            (best == SIZE_MAX || bits(d, tied[k]) > bits(d, best))) {
+            best = tied[k];
+        }
+    }
+    return best;
 }
 
 typedef struct {
@@ -199,7 +206,8 @@ typedef struct {
     double p_over_baseline; /* chosen cheaper than the baseline; NaN: not compared */
 } choice;
 
-static choice choose(const nw_decision *d, nw_regime r, const nw_dec_draws *w)
+/* tied is scratch of n_candidates. */
+static choice choose(const nw_decision *d, nw_regime r, const nw_dec_draws *w, size_t *tied)
 {
     const nw_dec_point *points = d->regimes[r].points;
     choice c = {SIZE_MAX, SIZE_MAX, 0, 0, (double)NAN};
@@ -212,17 +220,15 @@ static choice choose(const nw_decision *d, nw_regime r, const nw_dec_draws *w)
             }
         }
     }
-    c.chosen = c.cheapest;
+    size_t n = 0;
     for (size_t i = 0; c.cheapest != SIZE_MAX && i < d->n_candidates; i++) {
-        if (i == c.cheapest || !nw_decision_eligible(d, r, i) ||
-            p_cheaper(d, r, w, c.cheapest, i) >= d->policy->dominated) {
-            continue;
-        }
-        c.n_tied++;
-        if (wins_tie(d, i, c.chosen)) {
-            c.chosen = i;
+        if (i == c.cheapest || (nw_decision_eligible(d, r, i) &&
+                                p_cheaper(d, r, w, c.cheapest, i) < d->policy->dominated)) {
+            tied[n++] = i;
         }
     }
+    c.n_tied = n > 0 ? n - 1 : 0;
+    c.chosen = settle_tie(d, tied, n);
     if (c.chosen != SIZE_MAX && c.chosen != 0 && points[0].measured) {
         c.p_over_baseline = p_cheaper(d, r, w, c.chosen, 0);
     }
@@ -315,10 +321,12 @@ static void weight_words(const nw_rec_candidate *c, const nw_rec_candidate *b, c
 /* Why it is faster, from the data: bytes at batch 1, everything else under load. */
 static void mechanism(nw_decision *d, nw_dec_frontier *f)
 {
-    /* about the chosen one, or about the best candidate that was measured when it is the baseline */
+    /* about the chosen one, or about the cheapest candidate that was measured when it is the baseline */
     size_t i = f->chosen;
-    for (size_t k = 1; i == 0 && k < d->n_candidates; k++) {
-        i = f->points[k].measured ? k : 0;
+    for (size_t k = 1; f->chosen == 0 && k < d->n_candidates; k++) {
+        if (f->points[k].measured && (i == 0 || f->points[k].cost < f->points[i].cost)) {
+            i = k;
+        }
     }
     if (i == 0 || !f->points[0].measured || !f->points[i].measured) {
         f->mechanism = "nothing beside the baseline was measured in this regime";
@@ -393,7 +401,11 @@ nw_status nw_frontier_choose(nw_record *rec, nw_decision *d, nw_regime r, const 
     if (st != NW_OK) {
         return st;
     }
-    const choice c = choose(d, r, draws);
+    size_t *tied = nw_arena_array(&d->arena, d->n_candidates, sizeof *tied);
+    if (tied == NULL) {
+        return no_memory(err);
+    }
+    const choice c = choose(d, r, draws, tied);
     f->chosen = c.chosen == SIZE_MAX ? 0 : c.chosen;
     if (c.chosen == SIZE_MAX) {
         f->fallback = true;

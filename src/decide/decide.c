@@ -4,6 +4,7 @@
 #include "decide/decide.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,6 +64,59 @@ static nw_verdict worse(nw_verdict a, nw_verdict b)
     return a == NW_VERDICT_INCONCLUSIVE ? a : b;
 }
 
+/* "Regressed on X" is claimed about the worst of several gates and slices: Holm over all of a
+ * candidate's that decide. A FAIL that does not survive stands in its row, where its bound says so, but a
+ * candidate that has no other is INCONCLUSIVE. */
+static void regressions_of(nw_decision *d, size_t candidate, double *p, size_t *order, size_t *at)
+{
+    size_t n = 0;
+    bool certain = false;
+
+    for (size_t k = 0; k < d->n_verdicts; k++) {
+        const nw_dec_verdict *v = &d->verdicts[k];
+        if (!v->row.advisory && !nw_gate_is_speed(v->gate->kind) && about(d, v, candidate)) {
+            p[n] = !isnan(v->p_fail) ? v->p_fail : v->verdict == NW_VERDICT_FAIL ? 0 : 1;
+            at[n++] = k;
+        }
+    }
+    nw_holm(p, n, order, p);
+    for (size_t i = 0; i < n; i++) {
+        nw_dec_verdict *v = &d->verdicts[at[i]];
+        v->p_regressed = p[i];
+        if (v->verdict != NW_VERDICT_FAIL) {
+            continue;
+        }
+        if (p[i] <= d->policy->alpha) {
+            certain = true;
+            continue;
+        }
+        char why[640];
+        (void)snprintf(why, sizeof why, "%s; p %.2g after Holm over %zu gates and slices",
+                       v->row.why, p[i], n);
+        const char *kept = nw_arena_strndup(&d->arena, why, strlen(why));
+        v->row.why = kept != NULL ? kept : v->row.why;
+    }
+    if (d->quality[candidate] == NW_VERDICT_FAIL && !certain) {
+        d->quality[candidate] = NW_VERDICT_INCONCLUSIVE;
+    }
+}
+
+static nw_status regressions(nw_decision *d, nw_error *err)
+{
+    const size_t n = d->n_verdicts + 1;
+    double *p = nw_arena_array(&d->arena, n, sizeof *p);
+    size_t *order = nw_arena_array(&d->arena, n, sizeof *order);
+    size_t *at = nw_arena_array(&d->arena, n, sizeof *at);
+
+    if (p == NULL || order == NULL || at == NULL) {
+        return no_memory(err);
+    }
+    for (size_t i = 1; i < d->n_candidates; i++) {
+        regressions_of(d, i, p, order, at);
+    }
+    return NW_OK;
+}
+
 /* A candidate's p is the largest of its gates' (intersection-union: no correction over gates); Holm
  * over candidates guards against one lucky one out of several. */
 static nw_status combine(nw_decision *d, nw_error *err)
@@ -91,6 +145,9 @@ static nw_status combine(nw_decision *d, nw_error *err)
     }
     if (m > 1) {
         nw_holm(p + 1, m - 1, order, d->p_holm + 1);
+    }
+    if (d->policy->holm && regressions(d, err) != NW_OK) {
+        return err->code;
     }
     for (size_t i = 1; i < m; i++) {
         if (d->policy->holm && d->quality[i] == NW_VERDICT_PASS &&

@@ -14,7 +14,9 @@ typedef struct {
     nw_rec_verdict row;
     const nw_gate *gate;
     nw_verdict verdict;
-    double headroom; /* 1: no loss at the bound, 0: at the margin; NaN unknown */
+    double headroom;    /* 1: no loss at the bound, 0: at the margin; NaN unknown */
+    double p_fail;      /* one-sided p behind a FAIL; NaN: nothing was tested */
+    double p_regressed; /* the same after Holm over the gates and slices of the candidate */
 } nw_dec_verdict;
 
 /* An objective of a frontier point, with its 95% interval over the draws. */
@@ -76,7 +78,7 @@ void nw_decision_release(nw_decision *d); /* takes an all-zero one */
 /* Writes policy, verdicts and decisions in one transaction. */
 NW_MUST_USE nw_status nw_decision_store(nw_record *rec, const nw_decision *d, nw_error *err);
 
-/* For people: gates, frontiers, recommendations; at most 100 columns. */
+/* For people: gates, frontiers, recommendations. */
 void nw_decision_print(const nw_decision *d, nw_buf *out);
 /* The same for machines; NULL when there is no memory. The caller owns it. */
 json_t *nw_decision_json(const nw_decision *d);

@@ -25,6 +25,7 @@ typedef struct {
     nw_dec_speed *best;  /* [n_candidates] at the measured rate of most goodput: what a machine can
                           * earn with this candidate, where the common rate is what the baseline can */
     double *imputed;     /* [n_candidates] success rate multiplied into the goodput; 1: none */
+    double *imputed_by;  /* [n_draws][n_candidates] the same in each draw of the clusters */
     double q;            /* percentile of TTFT and TPOT */
     bool graded;         /* requests carry their own grade */
     bool memory_known;   /* of all that are measured; otherwise memory is no objective */
@@ -80,8 +81,9 @@ static void latencies(const regime_ctx *c, size_t candidate, size_t n, double *v
     value[OBJ_FIRST] = n_ok > 0 ? e2e / n_ok : (double)INFINITY;
 }
 
-/* Useful requests a second over requests idx[0..n) of run s. */
-static double goodput(const regime_ctx *c, size_t candidate, const nw_dec_speed *s, size_t n)
+/* Useful requests a second over requests idx[0..n) of run s; imputed: success rate of those that carry
+ * no grade. */
+static double goodput(const regime_ctx *c, const nw_dec_speed *s, size_t n, double imputed)
 {
     const nw_regime_rule *slo = &c->d->policy->regimes[c->f->regime];
     double good = 0;
@@ -89,7 +91,7 @@ static double goodput(const regime_ctx *c, size_t candidate, const nw_dec_speed 
     for (size_t i = 0; i < n; i++) {
         const nw_dec_request *q = &s->requests[c->idx[i]];
         if (nw_request_good(q, slo)) {
-            good += c->graded ? q->correct == 1 : c->imputed[candidate];
+            good += c->graded ? q->correct == 1 : imputed;
         }
     }
     return s->window_s > 0 ? good / s->window_s : 0;
@@ -146,7 +148,7 @@ static void draw_candidate(const regime_ctx *c, size_t candidate, nw_dec_draws *
 
     latencies(c, candidate, all_indices(c, s), value);
     if (!batch1) {
-        value[OBJ_FIRST] = goodput(c, candidate, best, all_indices(c, best));
+        value[OBJ_FIRST] = goodput(c, best, all_indices(c, best), c->imputed[candidate]);
         p->goodput_at_rps = best->offered_rps;
     }
     p->cost = cost_of(c->f->regime, value[OBJ_FIRST]);
@@ -157,7 +159,8 @@ static void draw_candidate(const regime_ctx *c, size_t candidate, nw_dec_draws *
         double *at = w->values + (b * m + candidate) * OBJ_COUNT;
         latencies(c, candidate, draw_indices(c, s, b), at);
         if (!batch1) {
-            at[OBJ_FIRST] = goodput(c, candidate, best, draw_indices(c, best, b));
+            const double imputed = c->imputed_by[b * m + candidate];
+            at[OBJ_FIRST] = goodput(c, best, draw_indices(c, best, b), imputed);
         }
         w->cost[b * m + candidate] = cost_of(c->f->regime, at[OBJ_FIRST]);
         at[OBJ_MEMORY] = c->memory_known ? p->objectives[OBJ_MEMORY].value : 0;
@@ -200,35 +203,6 @@ static nw_status memory_of(nw_record *rec, const nw_rec_run *run, const nw_rec_c
     return st;
 }
 
-/* Mean score of the candidate over all generated tasks, for requests that were not graded. */
-static nw_status imputed_rate(nw_record *rec, nw_decision *d, size_t candidate, double *out,
-                              nw_error *err)
-{
-    double sum = 0;
-    double n = 0;
-
-    for (size_t i = 0; i < d->n_runs; i++) {
-        const nw_rec_run *r = &d->runs[i];
-        nw_dec_items items;
-        if (strcmp(r->candidate, d->candidates[candidate].name) != 0 ||
-            !nw_glob_match("generate:*", r->suite) ||
-            nw_gates_run(d, candidate, "quality", r->suite) != r) {
-            continue;
-        }
-        if (nw_data_items(rec, r->id, &d->arena, &items, err) != NW_OK) {
-            return err->code;
-        }
-        for (size_t k = 0; k < items.n; k++) {
-            if (!isnan(items.items[k].score)) {
-                sum += items.items[k].score;
-                n += 1;
-            }
-        }
-    }
-    *out = n > 0 ? sum / n : 1;
-    return NW_OK;
-}
-
 static void add_interval(const nw_dec_draws *w, size_t m, size_t candidate, size_t k,
                          double *column, double *lo, double *hi)
 {
@@ -245,31 +219,37 @@ static nw_status quality_of(nw_record *rec, const regime_ctx *c, size_t candidat
                             double *column, nw_error *err)
 {
     const size_t m = c->d->n_candidates;
-    nw_dec_objective *o = &c->f->points[candidate].objectives[OBJ_QUALITY];
-    bool measured = candidate == 0;
+    double value = 0;
 
     memset(column, 0, w->n_draws * sizeof *column); /* the baseline is what is compared with */
     if (candidate > 0 &&
-        nw_gates_quality_draws(rec, c->d, candidate, w->n_draws, column, &measured, err) != NW_OK) {
+        nw_gates_quality_draws(rec, c->d, candidate, w->n_draws, column, &value, err) != NW_OK) {
         return err->code;
     }
     for (size_t b = 0; b < w->n_draws; b++) {
-        w->values[(b * m + candidate) * OBJ_COUNT + OBJ_QUALITY] = measured ? 100 * column[b] : 0;
+        /* a draw without a right answer of the baseline has no ratio */
+        const double x = isfinite(column[b]) ? column[b] : value;
+        w->values[(b * m + candidate) * OBJ_COUNT + OBJ_QUALITY] = isnan(value) ? 0 : 100 * x;
     }
-    double worst = 0;
-    for (size_t i = 0; candidate > 0 && i < c->d->n_verdicts; i++) {
-        const nw_dec_verdict *v = &c->d->verdicts[i];
-        const bool task = v->gate->kind == NW_GATE_ACCURACY || v->gate->kind == NW_GATE_RELATIVE;
-        if (task && !v->row.advisory && !isnan(v->row.estimate) &&
-            strcmp(v->row.candidate, c->d->candidates[candidate].name) == 0) {
-            worst = fmin(worst, v->row.estimate);
-        }
-    }
-    o->value = measured ? worst : (double)NAN;
+    c->f->points[candidate].objectives[OBJ_QUALITY].value = 100 * value;
     return NW_OK;
 }
 
 /* ---- the regime ---- */
+
+/* What the intervals leave out and what the figures rest on. */
+static const char *note_of(const nw_dec_speed *base)
+{
+#define FEW                                                                                  \
+    "fewer than 5 arrival files: intervals leave out how runs differ, a lower bound on the " \
+    "uncertainty"
+#define UNSTEADY \
+    "the windows of the baseline at this rate were not all steady: it may not hold for longer"
+    static const char *const notes[2][2] = {{NULL, UNSTEADY}, {FEW, FEW "; " UNSTEADY}};
+#undef FEW
+#undef UNSTEADY
+    return notes[base->n_files < MIN_FILES][base->steady == 0];
+}
 
 static nw_status describe(regime_ctx *c, const nw_dec_speed *base, nw_error *err)
 {
@@ -290,10 +270,8 @@ static nw_status describe(regime_ctx *c, const nw_dec_speed *base, nw_error *err
     f->operating = nw_arena_strndup(&c->d->arena, text, strlen(text));
     f->cost_name = f->regime == NW_REGIME_BATCH1 ? "time per request" : "machine time per request";
     f->cost_unit = f->regime == NW_REGIME_BATCH1 ? "ms" : "s";
-    if (f->regime == NW_REGIME_SATURATED && base->n_files < MIN_FILES) {
-        f->note =
-            "fewer than 5 arrival files: intervals leave out how runs differ, a lower bound on "
-            "the uncertainty";
+    if (f->regime == NW_REGIME_SATURATED) {
+        f->note = note_of(base);
     }
     return f->operating == NULL ? no_memory(err) : NW_OK;
 }
@@ -353,7 +331,8 @@ static nw_status read_runs(nw_record *rec, regime_ctx *c, const nw_rec_run *oper
             continue;
         }
         if (nw_data_speed(rec, run, &c->d->arena, s, err) != NW_OK ||
-            imputed_rate(rec, c->d, i, &c->imputed[i], err) != NW_OK ||
+            nw_gates_success_draws(rec, c->d, i, c->d->policy->frontier_draws, c->imputed_by + i,
+                                   &c->imputed[i], err) != NW_OK ||
             best_run(rec, c, i, err) != NW_OK ||
             memory_of(rec, run, &c->d->candidates[i], &c->f->points[i].objectives[OBJ_MEMORY].value,
                       err) != NW_OK) {
@@ -408,6 +387,24 @@ static bool room_for_draws(regime_ctx *c)
     return c->scratch != NULL && c->idx != NULL && c->files != NULL;
 }
 
+/* Room for points, runs and draws; all but the draws in the arena. */
+static bool room_for_points(regime_ctx *c, nw_dec_draws *w)
+{
+    nw_arena *arena = &c->d->arena;
+    const size_t m = c->d->n_candidates;
+
+    c->f->missing = json_array();
+    c->f->points = nw_arena_array(arena, m, sizeof *c->f->points);
+    c->speed = nw_arena_array(arena, m, sizeof *c->speed);
+    c->best = nw_arena_array(arena, m, sizeof *c->best);
+    c->imputed = nw_arena_array(arena, m, sizeof *c->imputed);
+    c->imputed_by = nw_arena_array(arena, w->n_draws, m * sizeof *c->imputed_by);
+    w->values = calloc(w->n_draws, m * OBJ_COUNT * sizeof *w->values);
+    w->cost = calloc(w->n_draws, m * sizeof *w->cost);
+    return c->f->missing && c->f->points && c->speed && c->best && c->imputed && c->imputed_by &&
+           w->values && w->cost;
+}
+
 nw_status nw_frontier_measure(nw_record *rec, nw_decision *d, nw_regime r, nw_dec_draws *draws,
                               nw_error *err)
 {
@@ -419,15 +416,7 @@ nw_status nw_frontier_measure(nw_record *rec, nw_decision *d, nw_regime r, nw_de
     *draws = (nw_dec_draws){.n_draws = d->policy->frontier_draws};
     f->regime = r;
     f->n_objectives = OBJ_COUNT;
-    f->missing = json_array();
-    f->points = nw_arena_array(&d->arena, m, sizeof *f->points);
-    c.speed = nw_arena_array(&d->arena, m, sizeof *c.speed);
-    c.best = nw_arena_array(&d->arena, m, sizeof *c.best);
-    c.imputed = nw_arena_array(&d->arena, m, sizeof *c.imputed);
-    draws->values = calloc(draws->n_draws, m * OBJ_COUNT * sizeof *draws->values);
-    draws->cost = calloc(draws->n_draws, m * sizeof *draws->cost);
-    if (!f->missing || !f->points || !c.speed || !c.best || !c.imputed || !draws->values ||
-        !draws->cost) {
+    if (!room_for_points(&c, draws)) {
         return no_memory(err);
     }
     for (size_t i = 0; i < m; i++) {

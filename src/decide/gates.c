@@ -182,7 +182,8 @@ nw_dec_verdict *nw_gates_add(nw_decision *d, size_t candidate, const nw_gate *g,
                                   .n = -1,
                                   .n_needed = -1},
                           .gate = g,
-                          .headroom = none};
+                          .headroom = none,
+                          .p_fail = none};
     return v->row.slice == NULL ? NULL : v;
 }
 

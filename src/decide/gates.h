@@ -23,10 +23,16 @@ bool nw_gates_other_machine(const nw_decision *d, size_t candidate, const nw_rec
 NW_MUST_USE nw_status nw_gates_quality(nw_record *rec, nw_decision *d, nw_error *err);
 NW_MUST_USE nw_status nw_gates_speed(nw_record *rec, nw_decision *d, nw_error *err);
 
-/* Worst slice of the gates that decide, candidate over baseline - 1, in each draw of the clusters (the
- * same draws for all candidates); out [n_draws]. *measured false: no slice. */
+/* Worst slice of the gates that decide, candidate over baseline - 1: *value over all items, out
+ * [n_draws] in each draw of the clusters (the same draws for all candidates). *value NaN: no slice. */
 NW_MUST_USE nw_status nw_gates_quality_draws(nw_record *rec, nw_decision *d, size_t candidate,
-                                             size_t n_draws, double *out, bool *measured,
+                                             size_t n_draws, double *out, double *value,
+                                             nw_error *err);
+
+/* Mean score over all generated suites, which stands for the grade of requests that carry none: *value
+ * over all items, out[b * n_candidates] in draw b of the clusters. 1 where there is no such suite. */
+NW_MUST_USE nw_status nw_gates_success_draws(nw_record *rec, nw_decision *d, size_t candidate,
+                                             size_t n_draws, double *out, double *value,
                                              nw_error *err);
 
 /* A verdict about (candidate, gate, slice), filled with what is common to all; NULL: no memory. The

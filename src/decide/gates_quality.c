@@ -56,10 +56,16 @@ static const char *lacking(char buf[160], const nw_ni_result *r, const char *wha
         (void)snprintf(buf, 160, "; %zu more %s needed (%zu in all)", r->n_needed - r->n, what,
                        r->n_needed);
     } else if (r->verdict == NW_VERDICT_INCONCLUSIVE) {
-        (void)snprintf(buf, 160,
-                       "; enough %s for no true loss, but what was measured lies too "
-                       "close to the margin",
-                       what);
+        (void)snprintf(
+            buf, 160,
+            "; %zu %s tell no loss from the margin, but what was measured lies too close "
+            "to it",
+            r->n, what);
+        const size_t n = strlen(buf);
+        if (r->n_at_estimate > r->n && r->n_at_estimate < (size_t)1e9) {
+            (void)snprintf(buf + n, 160 - n, ": about %zu would, if that is the truth",
+                           r->n_at_estimate);
+        }
     }
     return buf;
 }
@@ -74,6 +80,7 @@ static void fill(nw_dec_verdict *v, const nw_ni_result *r, double scale, int sig
     v->row.p = r->p;
     v->row.n = (int64_t)r->n;
     v->row.n_needed = r->verdict == NW_VERDICT_INCONCLUSIVE ? (int64_t)r->n_needed : -1;
+    v->p_fail = r->p_fail;
     v->headroom = fmin(1, 1 + r->lo / margin);
 }
 
@@ -173,6 +180,7 @@ static nw_status band(const slice *s, const nw_paired_items *p, double most, nw_
     fill(v, &low, 100, 1, s->margin);
     v->headroom = fmin(v->headroom, fmin(1, 1 + high.lo / up));
     v->row.p = fmax(low.p, high.p);
+    v->p_fail = fmin(1, 2 * fmin(low.p_fail, high.p_fail)); /* either of two sides fails */
     nw_verdict verdict = low.verdict == NW_VERDICT_FAIL || high.verdict == NW_VERDICT_FAIL
                              ? NW_VERDICT_FAIL
                              : NW_VERDICT_INCONCLUSIVE;

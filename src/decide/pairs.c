@@ -120,11 +120,13 @@ nw_status nw_pair_items(nw_record *rec, const nw_rec_run *base, const nw_rec_run
 
 /* ---- the quality of a point of the frontier ---- */
 
-/* Ratio - 1 of one slice in each draw, kept where it is worse than what `out` holds. */
+/* Ratio - 1 of one slice, over all items and in each draw, kept where it is worse than what `value` and
+ * `out` hold. */
 static nw_status worst_of_slice(const nw_paired_items *p, uint64_t seed, size_t n_draws,
-                                double *out, nw_error *err)
+                                double *out, double *value, nw_error *err)
 {
     enum { BASE, CAND, COLUMNS };
+    double total[COLUMNS] = {0};
     double *sums = calloc(p->pairs.n_clusters, COLUMNS * sizeof *sums);
     double *draws = calloc(n_draws, COLUMNS * sizeof *draws);
     nw_status st = NW_OK;
@@ -135,6 +137,11 @@ static nw_status worst_of_slice(const nw_paired_items *p, uint64_t seed, size_t 
         for (size_t i = 0; i < p->pairs.n; i++) {
             sums[p->cluster[i] * COLUMNS + BASE] += p->base[i];
             sums[p->cluster[i] * COLUMNS + CAND] += p->cand[i];
+            total[BASE] += p->base[i];
+            total[CAND] += p->cand[i];
+        }
+        if (total[BASE] > 0) {
+            *value = fmin(*value, total[CAND] / total[BASE] - 1); /* the first is beside NaN */
         }
         nw_boot_totals(sums, p->pairs.n_clusters, COLUMNS, seed, n_draws, draws);
         for (size_t b = 0; b < n_draws; b++) {
@@ -148,11 +155,11 @@ static nw_status worst_of_slice(const nw_paired_items *p, uint64_t seed, size_t 
 }
 
 nw_status nw_gates_quality_draws(nw_record *rec, nw_decision *d, size_t candidate, size_t n_draws,
-                                 double *out, bool *measured, nw_error *err)
+                                 double *out, double *value, nw_error *err)
 {
     const nw_policy *p = d->policy;
 
-    *measured = false;
+    *value = (double)NAN;
     for (size_t b = 0; b < n_draws; b++) {
         out[b] = (double)INFINITY;
     }
@@ -167,10 +174,89 @@ nw_status nw_gates_quality_draws(nw_record *rec, nw_decision *d, size_t candidat
         const nw_rec_run *cand = nw_gates_run(d, candidate, "quality", v->row.slice);
         nw_paired_items pair;
         if (nw_pair_items(rec, base, cand, nw_item_score, &d->arena, &pair, err) != NW_OK ||
-            worst_of_slice(&pair, p->seed, n_draws, out, err) != NW_OK) {
+            worst_of_slice(&pair, p->seed, n_draws, out, value, err) != NW_OK) {
             return err->code;
         }
-        *measured = true;
     }
     return NW_OK;
+}
+
+/* ---- success of generated tasks ---- */
+
+enum { SUM, COUNT, TASK_COLUMNS };
+
+/* Adds one suite's score and number of items, in each draw of its clusters, to `totals`; row n_draws
+ * holds all items as they are. */
+static nw_status add_suite(nw_record *rec, const nw_rec_run *run, const nw_policy *policy,
+                           size_t n_draws, nw_arena *arena, double *totals, nw_error *err)
+{
+    nw_dec_items items;
+    nw_paired_items p = {0};
+
+    if (nw_data_items(rec, run->id, arena, &items, err) != NW_OK) {
+        return err->code;
+    }
+    const char **names = nw_arena_array(arena, items.n + 1, sizeof *names);
+    if (names == NULL || !room(&p, items.n + 1, arena)) {
+        return no_memory(err);
+    }
+    for (size_t i = 0; i < items.n; i++) {
+        if (!isnan(items.items[i].score)) {
+            p.cand[p.pairs.n] = items.items[i].score;
+            names[p.pairs.n++] = items.items[i].cluster;
+        }
+    }
+    if (p.pairs.n == 0) {
+        return NW_OK;
+    }
+    if (!number_clusters(names, &p, arena)) {
+        return no_memory(err);
+    }
+    double *sums = calloc(p.pairs.n_clusters, TASK_COLUMNS * sizeof *sums);
+    double *draws = calloc(n_draws, TASK_COLUMNS * sizeof *draws);
+    const bool ok = sums != NULL && draws != NULL;
+    if (ok) {
+        for (size_t i = 0; i < p.pairs.n; i++) {
+            sums[p.cluster[i] * TASK_COLUMNS + SUM] += p.cand[i];
+            sums[p.cluster[i] * TASK_COLUMNS + COUNT] += 1;
+            totals[n_draws * TASK_COLUMNS + SUM] += p.cand[i];
+            totals[n_draws * TASK_COLUMNS + COUNT] += 1;
+        }
+        nw_boot_totals(sums, p.pairs.n_clusters, TASK_COLUMNS, policy->seed, n_draws, draws);
+        for (size_t k = 0; k < n_draws * TASK_COLUMNS; k++) {
+            totals[k] += draws[k];
+        }
+    }
+    free(sums);
+    free(draws);
+    return ok ? NW_OK : no_memory(err);
+}
+
+static double success(const double *total)
+{
+    return total[COUNT] > 0 ? total[SUM] / total[COUNT] : 1;
+}
+
+nw_status nw_gates_success_draws(nw_record *rec, nw_decision *d, size_t candidate, size_t n_draws,
+                                 double *out, double *value, nw_error *err)
+{
+    double *totals = calloc(n_draws + 1, TASK_COLUMNS * sizeof *totals);
+    nw_status st = totals == NULL ? no_memory(err) : NW_OK;
+
+    for (size_t i = 0; st == NW_OK && i < d->n_runs; i++) {
+        const nw_rec_run *r = &d->runs[i];
+        if (strcmp(r->candidate, d->candidates[candidate].name) == 0 &&
+            nw_glob_match("generate:*", r->suite) &&
+            nw_gates_run(d, candidate, "quality", r->suite) == r) {
+            st = add_suite(rec, r, d->policy, n_draws, &d->arena, totals, err);
+        }
+    }
+    for (size_t b = 0; st == NW_OK && b < n_draws; b++) {
+        out[b * d->n_candidates] = success(totals + b * TASK_COLUMNS);
+    }
+    if (st == NW_OK) {
+        *value = success(totals + n_draws * TASK_COLUMNS);
+    }
+    free(totals);
+    return st;
 }

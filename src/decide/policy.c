@@ -287,7 +287,7 @@ static const field regime_fields[] = {
 #define P(f) offsetof(nw_policy, f)
 static const field policy_fields[] = {
     {"policy", F_TEXT, P(name), 0, 0},
-    {"alpha", F_REAL, P(alpha), 1e-6, 0.5},
+    {"alpha", F_REAL, P(alpha), 1e-6, 0.25},
     {"power", F_REAL, P(power), 0.5, 0.9999},
     {"holm", F_BOOL, P(holm), 0, 0},
     {"draws", F_COUNT, P(draws), 1000, 1000000},

@@ -4,7 +4,7 @@
  *
  *   policy: default
  *   alpha: 0.05            # each gate, one-sided
- *   holm: true             # over candidates
+ *   holm: true             # over candidates, and over the slices of a FAIL
  *   draws: 10000           # bootstrap of the gates
  *   gates:
  *     - {name: accuracy, kind: accuracy, suites: "choice:*",

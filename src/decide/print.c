@@ -58,7 +58,19 @@ static void allowed(char buf[48], const nw_dec_verdict *v)
     }
 }
 
-static void gate_row(const nw_dec_verdict *v, nw_buf *out)
+/* Room for the names of slices. */
+static int slice_width(const nw_decision *d)
+{
+    size_t width = 20;
+
+    for (size_t i = 0; i < d->n_verdicts; i++) {
+        const size_t n = strlen(d->verdicts[i].row.slice);
+        width = n > width ? n : width;
+    }
+    return width < 40 ? (int)width : 40;
+}
+
+static void gate_row(const nw_dec_verdict *v, int width, nw_buf *out)
 {
     const bool diff = !nw_gate_is_speed(v->gate->kind);
     const char *fmt = diff ? "%+.*f" : "%.*f";
@@ -79,7 +91,7 @@ static void gate_row(const nw_dec_verdict *v, nw_buf *out)
     if (v->row.n >= 0) {
         (void)snprintf(n, sizeof n, "%lld", (long long)v->row.n);
     }
-    (void)nw_buf_printf(out, "  %-17s %-20s %8s  %-19s %-11s %7s  %s%s\n", v->row.gate,
+    (void)nw_buf_printf(out, "  %-19s %-*s %8s  %-19s %-11s %7s  %s%s\n", v->row.gate, width,
                         v->row.slice, number(est, v->row.estimate, fmt), bounds, limit, n,
                         v->row.verdict, v->row.advisory ? " (advisory)" : "");
     (void)nw_buf_printf(out, "      %s\n", v->row.why);
@@ -111,13 +123,14 @@ static void print_gates(const nw_decision *d, nw_buf *out)
 {
     (void)nw_buf_printf(out, "Gates: policy '%s' (%.12s), one-sided %.0f%% bounds\n\n",
                         d->policy->name, d->policy->hash.hex, 100 * (1 - d->policy->alpha));
-    (void)nw_buf_printf(out, "  %-17s %-20s %8s  %-19s %-11s %7s  %s\n", "gate", "slice",
+    const int width = slice_width(d);
+    (void)nw_buf_printf(out, "  %-19s %-*s %8s  %-19s %-11s %7s  %s\n", "gate", width, "slice",
                         "measured", "bounds", "allowed", "n", "verdict");
     for (size_t i = 0; i < d->n_candidates; i++) {
         sum_up(d, i, out);
         for (size_t k = 0; k < d->n_verdicts; k++) {
             if (strcmp(d->verdicts[k].row.candidate, d->candidates[i].name) == 0) {
-                gate_row(&d->verdicts[k], out);
+                gate_row(&d->verdicts[k], width, out);
             }
         }
     }
@@ -231,12 +244,13 @@ static json_t *text(const char *s)
 static json_t *verdict_json(const nw_dec_verdict *v)
 {
     return json_pack(
-        "{s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:o}", "candidate",
-        text(v->row.candidate), "gate", text(v->row.gate), "metric", text(v->row.metric), "slice",
-        text(v->row.slice), "advisory", v->row.advisory, "unit", text(v->row.unit), "estimate",
-        real(v->row.estimate), "lo", real(v->row.lo), "hi", real(v->row.hi), "margin",
-        real(v->row.margin), "p", real(v->row.p), "n", (json_int_t)v->row.n, "n_needed",
-        (json_int_t)v->row.n_needed, "verdict", text(v->row.verdict), "why", text(v->row.why));
+        "{s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:o}",
+        "candidate", text(v->row.candidate), "gate", text(v->row.gate), "metric",
+        text(v->row.metric), "slice", text(v->row.slice), "advisory", v->row.advisory, "unit",
+        text(v->row.unit), "estimate", real(v->row.estimate), "lo", real(v->row.lo), "hi",
+        real(v->row.hi), "margin", real(v->row.margin), "p", real(v->row.p), "p_fail",
+        real(v->p_fail), "n", (json_int_t)v->row.n, "n_needed", (json_int_t)v->row.n_needed,
+        "verdict", text(v->row.verdict), "why", text(v->row.why));
 }
 
 static json_t *point_json(const nw_decision *d, const nw_dec_frontier *f, size_t i)
@@ -267,18 +281,23 @@ static json_t *point_json(const nw_decision *d, const nw_dec_frontier *f, size_t
 json_t *nw_frontier_json(const nw_decision *d, const nw_dec_frontier *f)
 {
     json_t *points = json_array();
+    json_t *quality = json_object();
 
+    for (size_t i = 0; i < d->n_candidates; i++) {
+        (void)json_object_set_new(quality, d->candidates[i].name,
+                                  json_string(nw_verdict_name(d->quality[i])));
+    }
     for (size_t i = 0; i < d->n_candidates; i++) {
         if (f->points[i].measured) {
             (void)json_array_append_new(points, point_json(d, f, i));
         }
     }
-    return json_pack("{s:s, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:O, s:o}", "regime",
+    return json_pack("{s:s, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:O, s:o, s:o}", "regime",
                      nw_regime_name(f->regime), "recommended", text(d->candidates[f->chosen].name),
                      "fallback", f->fallback, "why", text(f->why), "mechanism", text(f->mechanism),
                      "operating", text(f->operating), "note", text(f->note), "cost_name",
                      text(f->cost_name), "cost_unit", text(f->cost_unit), "missing", f->missing,
-                     "points", points);
+                     "quality", quality, "points", points);
 }
 
 json_t *nw_decision_json(const nw_decision *d)

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/yaml.h"
 #include "report/html.h"
 
@@ -171,23 +172,56 @@ const nw_load_point *nw_facts_point(const nw_facts *f, const nw_facts_candidate 
     return NULL;
 }
 
+static nw_stand worse(nw_stand a, const char *verdict)
+{
+    if (a == NW_STAND_FAIL || strcmp(verdict, "FAIL") == 0) {
+        return NW_STAND_FAIL;
+    }
+    if (a == NW_STAND_OPEN || strcmp(verdict, "PASS") != 0) {
+        return NW_STAND_OPEN;
+    }
+    return NW_STAND_PASS;
+}
+
+static bool is_speed(const nw_rec_verdict *v)
+{
+    static const char *const kinds[] = {"ttft", "tpot", "attainment", "metric"};
+
+    for (size_t i = 0; i < NW_COUNT(kinds); i++) {
+        if (strcmp(v->metric, kinds[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* {"quality": {candidate: verdict}} of the first decision. */
+static json_t *read_decision(const nw_facts *f)
+{
+    nw_error ignored = {0};
+    json_t *doc = NULL;
+
+    if (f->n_decisions == 0 || f->decisions[0].json == NULL ||
+        nw_json_parse("decision", f->decisions[0].json, strlen(f->decisions[0].json), &doc,
+                      &ignored) != NW_OK) {
+        return NULL;
+    }
+    return doc;
+}
+
 nw_stand nw_facts_stand(const nw_facts *f, const char *candidate)
 {
+    json_t *doc = read_decision(f);
+    const char *quality =
+        json_string_value(json_object_get(json_object_get(doc, "quality"), candidate));
     nw_stand stand = NW_STAND_NONE;
 
     for (size_t i = 0; i < f->n_verdicts; i++) {
         const nw_rec_verdict *v = &f->verdicts[i];
-        if (v->advisory || strcmp(v->candidate, candidate) != 0) {
-            continue;
-        }
-        if (strcmp(v->verdict, "FAIL") == 0) {
-            return NW_STAND_FAIL;
-        }
-        if (strcmp(v->verdict, "PASS") != 0) {
-            stand = NW_STAND_OPEN;
-        } else if (stand == NW_STAND_NONE) {
-            stand = NW_STAND_PASS;
+        if (!v->advisory && strcmp(v->candidate, candidate) == 0) {
+            stand = worse(stand, quality != NULL && !is_speed(v) ? quality : v->verdict);
         }
     }
+    json_decref(doc);
     return stand;
 }

@@ -103,7 +103,8 @@ const nw_rec_run *nw_facts_run(const nw_facts *f, const char *candidate, const c
                                const char *suite);
 /* The load point of candidate c at the operating rate; NULL: none. */
 const nw_load_point *nw_facts_point(const nw_facts *f, const nw_facts_candidate *c);
-/* What the binding gates say together. */
+/* What the binding gates say together: of quality what the decision says, which knows of Holm's
+ * correction, of speed what the verdicts say. */
 typedef enum { NW_STAND_NONE, NW_STAND_PASS, NW_STAND_FAIL, NW_STAND_OPEN } nw_stand;
 nw_stand nw_facts_stand(const nw_facts *f, const char *candidate);
 

@@ -52,3 +52,13 @@ double nw_boot_p_below(const double *draws, size_t n_draws, double limit)
     }
     return (1 + (double)below) / (1 + (double)n_draws);
 }
+
+double nw_boot_p_above(const double *draws, size_t n_draws, double limit)
+{
+    size_t above = 0;
+
+    for (size_t i = 0; i < n_draws; i++) {
+        above += draws[i] >= limit;
+    }
+    return (1 + (double)above) / (1 + (double)n_draws);
+}

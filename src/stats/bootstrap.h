@@ -27,7 +27,9 @@ void nw_boot_totals(const double *sums, size_t n_units, size_t n_columns, uint64
 /* Percentile bounds, each of 1 - alpha one-sided. Sorts the draws. */
 nw_interval nw_boot_bounds(double *draws, size_t n_draws, double alpha);
 
-/* (1 + number of draws <= limit) / (1 + n_draws): one-sided p of "not above the limit". */
+/* (1 + number of draws <= limit) / (1 + n_draws): one-sided p of "not above the limit"; and of the
+ * draws >= limit, one-sided p of "not below it". */
 double nw_boot_p_below(const double *draws, size_t n_draws, double limit);
+double nw_boot_p_above(const double *draws, size_t n_draws, double limit);
 
 #endif

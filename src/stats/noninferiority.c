@@ -92,6 +92,7 @@ static double bootstrap_bounds(work *w, size_t n_clusters, bool ratio, double ma
         w->draws[b] = statistic(w->draws + b * N_COLS, ratio);
     }
     out->p = nw_boot_p_below(w->draws, opt->n_draws, -margin);
+    out->p_fail = nw_boot_p_above(w->draws, opt->n_draws, -margin);
     const nw_interval bounds = nw_boot_bounds(w->draws, opt->n_draws, opt->alpha);
     out->lo = bounds.lo;
     out->hi = bounds.hi;
@@ -107,15 +108,24 @@ static double bootstrap_bounds(work *w, size_t n_clusters, bool ratio, double ma
         out->lo = fmin(out->lo, out->estimate - half);
         out->hi = fmax(out->hi, out->estimate + half);
         out->p = fmax(out->p, nw_t_cdf((-margin - out->estimate) / se, c - 1));
+        out->p_fail = fmax(out->p_fail, nw_t_cdf((margin + out->estimate) / se, c - 1));
     }
     return se;
 }
 
-static void widen(nw_ni_result *out, nw_interval by, double p)
+/* p and p_fail are those of the test whose bounds `by` are. */
+static void widen(nw_ni_result *out, nw_interval by, double p, double p_fail)
 {
     out->lo = fmin(out->lo, by.lo);
     out->hi = fmax(out->hi, by.hi);
     out->p = fmax(out->p, p);
+    out->p_fail = fmax(out->p_fail, p_fail);
+}
+
+/* By a score statistic that is standard normal at the margin. */
+static void widen_by_score(nw_ni_result *out, nw_interval by, double z)
+{
+    widen(out, by, nw_normal_sf(z), nw_normal_cdf(z));
 }
 
 /* Means, flips, variance of the differences, and whether all scores are 0 or 1. */
@@ -147,6 +157,12 @@ static void describe(const nw_pairs *p, nw_ni_result *out, nw_paired_table *t)
                            : fmax(0, (square - sum * sum / n) / fmax(n - 1, 1));
 }
 
+/* p of an unseen loss of `room` or more: z^2/(n + z^2) = room solved for z. */
+static double p_unseen(double n, double room)
+{
+    return room <= 0 ? 1 : room >= 1 ? 0 : nw_normal_sf(sqrt(n * room / (1 - room)));
+}
+
 /* What small samples cannot have seen, which no bootstrap knows. */
 static void widen_for_unseen(const nw_paired_table *t, bool ratio, double margin,
                              const nw_ni_options *opt, nw_ni_result *out)
@@ -158,14 +174,15 @@ static void widen_for_unseen(const nw_paired_table *t, bool ratio, double margin
         const double scale = ratio ? out->base : 1;
         const double unseen = z * z / (n + z * z) / scale;
         const double room = (out->estimate + margin) * scale; /* unseen loss that would not fail */
-        const double p = room <= 0 ? 1 : room >= 1 ? 0 : nw_normal_sf(sqrt(n * room / (1 - room)));
-        widen(out, (nw_interval){out->estimate - unseen, out->estimate + unseen}, p);
+        widen(out, (nw_interval){out->estimate - unseen, out->estimate + unseen}, p_unseen(n, room),
+              p_unseen(n, -room));
     } else if (ratio) {
         const nw_interval r = nw_paired_ratio(t, z);
-        widen(out, (nw_interval){r.lo - 1, r.hi - 1},
-              margin >= 1 ? 0 : nw_normal_sf(nw_paired_ratio_z(t, 1 - margin)));
+        widen_by_score(out, (nw_interval){r.lo - 1, r.hi - 1},
+                       margin >= 1 ? (double)INFINITY : nw_paired_ratio_z(t, 1 - margin));
     } else {
-        widen(out, nw_tango(t, z), margin >= 1 ? 0 : nw_normal_sf(nw_tango_z(t, -margin)));
+        widen_by_score(out, nw_tango(t, z),
+                       margin >= 1 ? (double)INFINITY : nw_tango_z(t, -margin));
     }
 }
 
@@ -175,6 +192,24 @@ static size_t items_needed(const nw_ni_result *r, double margin, const nw_ni_opt
         nw_ni_sample_size(r->rho * fmax(1, r->design_effect), margin, opt->alpha, opt->power);
     const size_t least = nw_zero_flip_floor(margin, opt->alpha);
     return n > least ? n : least;
+}
+
+/* The same where the true change is `estimate`: what is left to the margin, on either side, is told. */
+static size_t items_at_estimate(double rho, double estimate, double margin,
+                                const nw_ni_options *opt)
+{
+    const double left = fabs(margin + estimate);
+    return left > 0 ? nw_ni_sample_size(rho, left, opt->alpha, opt->power) : SIZE_MAX;
+}
+
+static void conclude(nw_ni_result *r, double margin)
+{
+    if (r->one_cluster) {
+        r->p = r->p_fail = 1;
+        r->verdict = NW_VERDICT_INCONCLUSIVE;
+    } else {
+        r->verdict = nw_ni_decide(r->lo, r->hi, margin);
+    }
 }
 
 static nw_status gate(const nw_pairs *p, bool ratio, double margin, const nw_ni_options *opt,
@@ -204,9 +239,11 @@ static nw_status gate(const nw_pairs *p, bool ratio, double margin, const nw_ni_
     r.design_effect = var > 0 ? se_difference * se_difference * n / var : 1;
     widen_for_unseen(&t, ratio, margin, opt, &r);
     r.one_cluster = p->n_clusters == 1 && p->n > 1;
-    r.p = r.one_cluster ? 1 : r.p;
-    r.verdict = r.one_cluster ? NW_VERDICT_INCONCLUSIVE : nw_ni_decide(r.lo, r.hi, margin);
-    r.n_needed = items_needed(&r, ratio ? margin * r.base : margin, opt);
+    conclude(&r, margin);
+    const double scale = ratio ? r.base : 1; /* items are counted on the difference of means */
+    r.n_needed = items_needed(&r, margin * scale, opt);
+    r.n_at_estimate = items_at_estimate(r.rho * fmax(1, r.design_effect), r.estimate * scale,
+                                        margin * scale, opt);
     work_close(&w);
     *out = r;
     return NW_OK;
@@ -250,9 +287,9 @@ nw_status nw_ni_loss(const double *base, const double *cand, const double *count
     const double se = bootstrap_bounds(&w, n_clusters, false, margin, opt, &r);
     r.n = (size_t)total[COL_COUNT];
     r.one_cluster = n_clusters == 1;
-    r.p = r.one_cluster ? 1 : r.p;
     r.rho = se * se * (double)n_clusters; /* variance between clusters; n_needed counts clusters */
-    r.verdict = r.one_cluster ? NW_VERDICT_INCONCLUSIVE : nw_ni_decide(r.lo, r.hi, margin);
+    conclude(&r, margin);
+    r.n_at_estimate = items_at_estimate(r.rho, r.estimate, margin, opt);
     r.n_needed = nw_ni_sample_size(r.rho, margin, opt->alpha, opt->power);
     r.n_needed = r.n_needed < 2 ? 2 : r.n_needed;
     work_close(&w);

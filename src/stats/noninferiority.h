@@ -30,17 +30,20 @@ nw_ni_options nw_ni_defaults(void);
 
 typedef struct {
     nw_verdict verdict;
-    bool binary;          /* all scores 0 or 1: Tango or the paired ratio score counts as well */
-    bool one_cluster;     /* no variance between clusters: never better than INCONCLUSIVE */
-    double estimate;      /* difference, or ratio - 1 */
-    double lo, hi;        /* one-sided bounds of 1 - alpha each */
-    double p;             /* one-sided p of "worse by the margin or more" */
-    double base, cand;    /* means */
-    double rho;           /* share of pairs that differ; the variance of d where not binary */
+    bool binary;       /* all scores 0 or 1: Tango or the paired ratio score counts as well */
+    bool one_cluster;  /* no variance between clusters: never better than INCONCLUSIVE */
+    double estimate;   /* difference, or ratio - 1 */
+    double lo, hi;     /* one-sided bounds of 1 - alpha each */
+    double p;          /* one-sided p of H0 "worse by the margin or more": small for a PASS */
+    double p_fail;     /* one-sided p of H0 "not worse by more than the margin": small for a FAIL */
+    double base, cand; /* means */
+    double rho;        /* share of pairs that differ; the variance of d where not binary */
     double design_effect; /* variance of the clustered mean over that of independent items */
     uint64_t gain, loss;
     size_t n, n_clusters;
     size_t n_needed; /* items for power .8 with no true loss, clusters as they are */
+    size_t
+        n_at_estimate; /* items for power .8 if what was measured is the truth; SIZE_MAX: none do */
 } nw_ni_result;
 
 /* Margin on the difference of means, in the unit of the scores (.005 is half a point).
