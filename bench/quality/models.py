@@ -4,6 +4,7 @@ SPDX-License-Identifier: Apache-2.0
 import dataclasses
 import json
 import os
+import random
 import struct
 from array import array
 
@@ -66,13 +67,6 @@ def texts(bench, model):
     return calibration, text
 
 
-def off_grid(bench, source, seed, dtype, name):
-    out = bench.file(name)
-    if not os.path.isdir(out):
-        bench.narrow("convert", source, "-o", out, "--off-grid", str(seed), "--dtype", dtype, "--no-check", "-q")
-    return out
-
-
 def prepare(bench, model, with_outliers):
     """The model with its files; None where they cannot be had."""
     own = getattr(bench.args, model.source, None)
@@ -80,18 +74,51 @@ def prepare(bench, model, with_outliers):
     if not os.path.exists(path):
         return None
     if model.off_grid:
-        path = off_grid(bench, path, model.off_grid, "bf16", model.name + "-off")
-    if with_outliers:
-        path = plant(path, bench.file(model.name + "-planted"))
+        source, path = path, bench.file(model.name + "-off")
+        if not os.path.isdir(path):
+            bench.narrow("convert", source, "-o", path, "--off-grid", str(model.off_grid), "--no-check", "-q")
     calibration, text = texts(bench, model)
-    return dataclasses.replace(model, path=path, calibration=calibration, text=text)
+    name = model.name
+    if with_outliers:  # another name: statistics of its own
+        name += "-planted"
+        path = rewrite(path, bench.file(name), plant)
+    return dataclasses.replace(model, name=name, path=path, calibration=calibration, text=text)
 
+
+# ---- the same function with its channels in another order ----
 
 def variant(bench, model, seed):
-    """The same function with other weights: channels multiplied on one side and divided on the other."""
+    """Channels of the residual stream, of the FFN and of the heads' values are permuted in what makes and in what
+    reads them: groups get other columns, and nothing else changes."""
+    plain = bench.file(model.name + "-f32")
+    if not os.path.isdir(plain):
+        bench.narrow("convert", model.path, "-o", plain, "--dtype", "f32", "-q")
+    with open(os.path.join(plain, "config.json"), encoding="utf-8") as f:
+        config = json.load(f)
+    n_head = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
     name = f"{model.name}-variant{seed}"
-    path = off_grid(bench, model.path, seed, "f32", name)
+    path = rewrite(plain, bench.file(name), lambda tensors: permute(tensors, n_head, random.Random(seed)))
     return dataclasses.replace(model, name=name, path=path)
+
+
+def permute(tensors, n_head, rng):
+    n_residual = tensors["model.norm.weight"].shape[-1]
+    n_ffn = tensors["model.layers.0.mlp.down_proj.weight"].shape[-1]
+    residual, ffn, head = (rng.sample(range(n), n) for n in (n_residual, n_ffn, n_head))
+    for name, t in tensors.items():
+        role = name.split(".")[-2]
+        if role in ("o_proj", "down_proj"):
+            t.take_rows(residual)
+        else:
+            t.take_columns(residual)
+        if role in ("gate_proj", "up_proj"):
+            t.take_rows(ffn)
+        if role == "down_proj":
+            t.take_columns(ffn)
+        if role == "v_proj":
+            t.take_rows([h + k for h in range(0, t.shape[0], n_head) for k in head])
+        if role == "o_proj":
+            t.take_columns([h + k for h in range(0, t.shape[1], n_head) for k in head])
 
 
 # ---- outliers ----
@@ -100,33 +127,48 @@ FACTOR = 100.0
 CHANNELS = (5, 40, 77)
 
 
-def plant(source, out):
-    """A safetensors folder with gains of three channels 100 times as large, their columns smaller by as much."""
+def plant(tensors):
+    """Gains of three channels become 100 times as large, their columns smaller by as much."""
+    for name, t in tensors.items():
+        gain = name.endswith(("input_layernorm.weight", "post_attention_layernorm.weight"))
+        if gain or name.endswith(tuple(f"{r}_proj.weight" for r in ("q", "k", "v", "gate", "up"))):
+            for row in range(0, len(t.values), t.shape[-1]):
+                for c in CHANNELS:
+                    t.values[row + c] *= FACTOR if gain else 1 / FACTOR
+
+
+# ---- F32 tensors of a safetensors folder, changed in place ----
+
+class Tensor:
+    def __init__(self, shape, values):
+        self.shape, self.values = shape, values  # a vector is one row
+
+    def take_columns(self, order):
+        n = self.shape[-1]
+        self.values = array("f", (self.values[r + c] for r in range(0, len(self.values), n) for c in order))
+
+    def take_rows(self, order):
+        n = self.shape[-1]
+        self.values = array("f", (x for r in order for x in self.values[r * n:(r + 1) * n]))
+
+
+def rewrite(source, out, change):
+    """A copy of the folder whose tensors have been changed; the folder."""
     os.makedirs(out, exist_ok=True)
     for name in os.listdir(source):
         with open(os.path.join(source, name), "rb") as f:
             data = bytearray(f.read())
         if name == "model.safetensors":
-            scale_file(data)
+            first = 8 + struct.unpack_from("<Q", data)[0]
+            header = {k: v for k, v in json.loads(bytes(data[8:first])).items() if k != "__metadata__"}
+            span = {k: slice(*(first + x for x in v["data_offsets"])) for k, v in header.items()}
+            tensors = {k: Tensor(v["shape"], array("f", bytes(data[span[k]]))) for k, v in header.items()}
+            change(tensors)
+            for k, t in tensors.items():
+                data[span[k]] = t.values.tobytes()
         with open(os.path.join(out, name), "wb") as f:
             f.write(data)
     return out
-
-
-def scale_file(data):
-    """In place; all tensors are F32."""
-    n_header = struct.unpack_from("<Q", data)[0]
-    for name, t in json.loads(bytes(data[8:8 + n_header])).items():
-        gain = name.endswith(("input_layernorm.weight", "post_attention_layernorm.weight"))
-        reader = name.endswith(tuple(f"{r}_proj.weight" for r in ("q", "k", "v", "gate", "up")))
-        if name == "__metadata__" or not (gain or reader):
-            continue
-        first, last = (8 + n_header + x for x in t["data_offsets"])
-        values = array("f", bytes(data[first:last]))
-        for row in range(0, len(values), t["shape"][-1]):
-            for c in CHANNELS:
-                values[row + c] *= FACTOR if gain else 1 / FACTOR
-        data[first:last] = values.tobytes()
 
 
 def planted_recipes():

@@ -1,13 +1,13 @@
-/* Rounding with compensation and polishing: see gptq.h. Updates of many columns at once are
- * OpenBLAS's products of fixed shape, so that a row's bits depend on nothing but the row's panel.
+/* Rounding with compensation and polishing: see gptq.h. The sums of a
+ * row run in an order of their own, so that its bits depend on nothing but its panel.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "quant/gptq.h"
 
-#include <cblas.h>
 #include <math.h>
 #include <string.h>
 
 #include "base/clones.h"
+#include "quant/lanes.h"
 
 #define BLOCK 64u /* columns whose updates of later ones are delayed into one product */
 
@@ -31,14 +31,6 @@ NW_INLINE void take_off(const float *a, uint32_t n, const float *x, float *y)
             y[(size_t)k * NW_LANES + r] -= held[r] * ak;
         }
     }
-}
-
-/* y [n][16] -= A^T x, A [m][ld] its first n columns, x [m][16]. */
-static void take_off_product(const float *a, size_t ld, uint32_t m, uint32_t n, const float *x,
-                             float *y)
-{
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)n, (int)NW_LANES, (int)m, -1.0F, a,
-                (int)ld, x, (int)NW_LANES, 1.0F, y, (int)NW_LANES);
 }
 
 NW_CLONES void nw_gptq_round(const nw_hessian *h, const nw_gptq_rows *rows)
@@ -67,8 +59,8 @@ NW_CLONES void nw_gptq_round(const nw_hessian *h, const nw_gptq_rows *rows)
             take_off(u + j + 1, j1 - j - 1, e, wj + NW_LANES);
         }
         if (j1 < n) {
-            take_off_product(h->u + (size_t)j0 * n + j1, n, j1 - j0, n - j1, errors,
-                             w + (size_t)j1 * NW_LANES);
+            nw_lanes_take_off_t(h->u + (size_t)j0 * n + j1, n, n - j1, j1 - j0, errors,
+                                w + (size_t)j1 * NW_LANES);
         }
     }
 }
@@ -137,21 +129,6 @@ NW_CLONES static bool move_codes(group_state *s)
     return any;
 }
 
-/* y[k] = sum over l of H_kl x[l] within the group; x, y [n][16]. */
-NW_INLINE void times_h(const group_state *s, const float *x, float *y)
-{
-    for (uint32_t k = 0; k < s->n; k++) {
-        const float *h = h_row(s, k);
-        float sum[NW_LANES] = {0};
-        for (uint32_t l = 0; l < s->n; l++) {
-            for (uint32_t r = 0; r < NW_LANES; r++) {
-                sum[r] += h[l] * x[(size_t)l * NW_LANES + r];
-            }
-        }
-        memcpy(y + (size_t)k * NW_LANES, sum, sizeof sum);
-    }
-}
-
 /* Quadratic form of a step ds u + dm 1 of the group's values: gradient (gu, g1) and curvature. */
 typedef struct {
     float gu[NW_LANES], g1[NW_LANES], huu[NW_LANES], hu1[NW_LANES], h11;
@@ -165,7 +142,8 @@ NW_CLONES static void form_step(const group_state *s, float *u, float *hu, step_
             u[(size_t)k * NW_LANES + r] = code_at(s, k)[r] - s->fit->zero[r];
         }
     }
-    times_h(s, u, hu);
+    memset(hu, 0, (size_t)s->n * NW_LANES * sizeof *hu);
+    nw_lanes_take_off(h_row(s, 0), s->h->n, s->n, s->n, u, hu); /* -H u */
     for (uint32_t k = 0; k < s->n; k++) {
         for (uint32_t l = 0; l < s->n; l++) {
             f->h11 += h_row(s, k)[l];
@@ -174,8 +152,8 @@ NW_CLONES static void form_step(const group_state *s, float *u, float *hu, step_
             const size_t at = (size_t)k * NW_LANES + r;
             f->gu[r] += u[at] * s->g[at];
             f->g1[r] += s->g[at];
-            f->huu[r] += u[at] * hu[at];
-            f->hu1[r] += hu[at];
+            f->huu[r] -= u[at] * hu[at];
+            f->hu1[r] -= hu[at];
         }
     }
 }
@@ -271,7 +249,7 @@ static bool sweep(const nw_hessian *h, const nw_gptq_rows *rows)
             move_fit(&s);
             any |= move_codes(&s);
         }
-        take_off_product(h->h + (size_t)s.c0 * n, n, s.n, n, s.moved, g);
+        nw_lanes_take_off(h->h + s.c0, n, n, s.n, s.moved, g);
     }
     return any;
 }
@@ -289,7 +267,7 @@ static void residual(const nw_hessian *h, const nw_gptq_rows *rows, const float 
             const size_t at = (size_t)c0 * NW_LANES + i;
             diff[i] = (value != NULL ? value[at] : 0) - rows->w[at];
         }
-        take_off_product(h->h + (size_t)c0 * n, n, m, n, diff, rows->work);
+        nw_lanes_take_off(h->h + c0, n, n, m, diff, rows->work);
     }
 }
 

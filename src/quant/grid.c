@@ -236,27 +236,6 @@ void nw_grid_refit(const nw_grid *g, const float *tile, const float *h, uint32_t
     refit(g, tile, h, n, fit);
 }
 
-/* d^T M d for each lane, M symmetric: the half above its diagonal twice; d [n][16]. */
-NW_INLINE void full_error(const nw_grid_metric *m, const float *d, uint32_t n, float *sum)
-{
-    for (uint32_t k = 0; k < n; k++) {
-        const float *row = m->full + k * m->ld;
-        const float *dk = d + (size_t)k * NW_LANES;
-        float g[NW_LANES];
-        for (uint32_t r = 0; r < NW_LANES; r++) {
-            g[r] = row[k] / 2 * dk[r];
-        }
-        for (uint32_t l = k + 1; l < n; l++) {
-            for (uint32_t r = 0; r < NW_LANES; r++) {
-                g[r] += row[l] * d[(size_t)l * NW_LANES + r];
-            }
-        }
-        for (uint32_t r = 0; r < NW_LANES; r++) {
-            sum[r] += 2 * (g[r] * dk[r]);
-        }
-    }
-}
-
 NW_CLONES static void measure(const nw_grid *g, const float *tile, const nw_grid_metric *m,
                               uint32_t n, candidate *c)
 {
@@ -282,8 +261,7 @@ NW_CLONES static void measure(const nw_grid *g, const float *tile, const nw_grid
         }
     }
     if (full) {
-        memset(sum, 0, sizeof sum);
-        full_error(m, diff, n, sum);
+        nw_lanes_form(m->full, m->ld, n, diff, sum);
     }
     memcpy(c->err, sum, sizeof sum);
 }

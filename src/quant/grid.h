@@ -15,9 +15,8 @@
 #define NW_QUANT_GRID_H
 
 #include "formats/panel.h"
+#include "quant/lanes.h"
 #include "quant/rtn.h"
-
-#define NW_LANES 16u
 
 typedef enum {
     NW_GRID_CENTERED, /* int8: no offset */
