@@ -139,9 +139,11 @@ def seeds(bench, models):
 
 def table(bench, models):
     for model in models:
-        for layout, methods in TABLE[model.name]:
-            for method in methods:
-                bench.run("table", model, layout, method)
+        cells = [(layout, m) for layout, methods in TABLE[model.name] for m in methods]
+        if bench.args.cells:
+            cells = [cell.split(":") for cell in bench.args.cells.split(",")]
+        for layout, method in cells:
+            bench.run("table", model, layout, method)
 
 
 def variants(bench, models):
@@ -240,6 +242,7 @@ def main():
     p.add_argument("--methods", default="rtn,imatrix,awq,gptq,gptq-refit")
     p.add_argument("--seeds", type=int, default=5)
     p.add_argument("--variants", type=int, default=20)
+    p.add_argument("--cells", help="LAYOUT:METHOD,... in place of the whole table")
     p.add_argument("--windows", type=int, default=0, help="0: the model's own number")
     p.add_argument("--threads", default="0")
     args = p.parse_args()
