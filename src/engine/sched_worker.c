@@ -22,10 +22,20 @@ static void tell(const nw_sched_job *j, nw_sched_event ev)
     j->request.on_event(j->request.ctx, &ev);
 }
 
+static void count_end(nw_scheduler *s, nw_finish why)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    s->stats.cancelled += why == NW_FINISH_CANCELLED;
+    s->stats.failed += why == NW_FINISH_ERROR;
+    s->stats.completed += why == NW_FINISH_STOP || why == NW_FINISH_LENGTH;
+    (void)pthread_mutex_unlock(&s->lock);
+}
+
 /* The job is in no list any more. end: the token that ended it; NULL: none. */
 static void finish(nw_scheduler *s, nw_sched_job *j, nw_finish why, const nw_pick *end,
                    const nw_error *error)
 {
+    count_end(s, why); /* first: who was told finds it counted */
     tell(j, (nw_sched_event){.type = why == NW_FINISH_ERROR ? NW_SCHED_ERROR : NW_SCHED_DONE,
                              .id = end != NULL ? end->id : -1,
                              .logprob = end != NULL ? end->logprob : 0,
@@ -34,9 +44,6 @@ static void finish(nw_scheduler *s, nw_sched_job *j, nw_finish why, const nw_pic
                              .finish = why,
                              .error = error});
     (void)pthread_mutex_lock(&s->lock);
-    s->stats.cancelled += why == NW_FINISH_CANCELLED;
-    s->stats.failed += why == NW_FINISH_ERROR;
-    s->stats.completed += why == NW_FINISH_STOP || why == NW_FINISH_LENGTH;
     if (--s->n_live == 0) {
         (void)pthread_cond_broadcast(&s->idle);
     }
@@ -46,6 +53,12 @@ static void finish(nw_scheduler *s, nw_sched_job *j, nw_finish why, const nw_pic
 
 /* ---- lists; with the lock ---- */
 
+static void note_places(nw_scheduler *s)
+{
+    s->stats.active = s->n_active;
+    s->stats.pages_used = nw_engine_pages_total(s->engine) - nw_engine_pages_free(s->engine);
+}
+
 static void drop_active(nw_scheduler *s, uint32_t i)
 {
     nw_sched_job *j = s->active[i];
@@ -54,6 +67,7 @@ static void drop_active(nw_scheduler *s, uint32_t i)
     j->session = NULL;
     s->n_active--;
     memmove(&s->active[i], &s->active[i + 1], (s->n_active - i) * sizeof(nw_sched_job *));
+    note_places(s);
 }
 
 /* Takes the cancelled jobs (all jobs, once stopping) out of both lists; returns them as a list. */
@@ -247,6 +261,11 @@ static bool ends_text(const nw_engine *e, int32_t id)
     return e->tokenizer != NULL && nw_tokenizer_is_eog(e->tokenizer, id);
 }
 
+static bool is_end(const nw_scheduler *s, const nw_sched_job *j, const nw_sched_pick *p)
+{
+    return !j->request.ignore_eos && ends_text(s->engine, p->pick.id);
+}
+
 static void retire(nw_scheduler *s, nw_sched_job *j, nw_finish why, const nw_pick *end,
                    const nw_error *error)
 {
@@ -268,11 +287,11 @@ static void deliver(nw_scheduler *s, nw_sched_job *j, const nw_sched_pick *p)
         retire(s, j, NW_FINISH_ERROR, NULL, &p->error);
         return;
     }
-    const int32_t id = p->pick.id;
-    if (!j->request.ignore_eos && ends_text(s->engine, id)) {
+    if (is_end(s, j, p)) {
         retire(s, j, NW_FINISH_STOP, &p->pick, NULL);
         return;
     }
+    const int32_t id = p->pick.id;
     j->tokens[j->n_tokens++] = id;
     j->n_output++;
     nw_sampler_saw(j->sampler, &id, 1);
@@ -294,8 +313,9 @@ static void count_step(nw_scheduler *s, int64_t start)
 
     for (uint32_t i = 0; i < s->n_items; i++) {
         const nw_sched_job *j = s->item_jobs[i];
+        const nw_sched_pick *p = &s->picks[i];
         tokens += s->items[i].n_tokens;
-        output += is_sampled(j);
+        output += is_sampled(j) && p->status == NW_OK && !is_end(s, j, p);
         prompt += pending(j) == 0 && j->n_output == 0 ? j->n_prompt : 0;
     }
     (void)pthread_mutex_lock(&s->lock);
@@ -394,8 +414,7 @@ static bool take_work(nw_scheduler *s, nw_sched_call **calls, nw_sched_job **gon
     *gone = take_cancelled(s);
     admit(s);
     *stuck = take_stuck(s);
-    s->stats.active = s->n_active;
-    s->stats.pages_used = nw_engine_pages_total(s->engine) - nw_engine_pages_free(s->engine);
+    note_places(s);
     (void)pthread_mutex_unlock(&s->lock);
     return !stop;
 }

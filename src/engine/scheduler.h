@@ -72,8 +72,8 @@ typedef struct {
     uint32_t active, queued; /* requests with a session; waiting */
     uint32_t pages_used, pages_total;
     uint64_t submitted, completed, cancelled, failed, rejected;
-    uint64_t preempted; /* times a request gave its pages back */
-    uint64_t steps, prompt_tokens, output_tokens;
+    uint64_t preempted;                           /* times a request gave its pages back */
+    uint64_t steps, prompt_tokens, output_tokens; /* of TOKEN events */
     uint64_t
         shared_tokens; /* of prompts (and of what is computed again): found in pages, not run */
     uint64_t busy_ns;  /* time inside steps and sampling */

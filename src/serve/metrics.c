@@ -29,7 +29,7 @@ static void put_scheduler(nw_buf *b, nw_server *s)
         st.completed);
     put(b, "counter", "requests_cancelled_total", "Requests cancelled.", st.cancelled);
     put(b, "counter", "requests_failed_total", "Requests the engine failed.", st.failed);
-    put(b, "counter", "requests_rejected_total", "Requests refused: queue full, or too long.",
+    put(b, "counter", "requests_rejected_total", "Requests refused: the queue was full.",
         st.rejected);
     put(b, "counter", "preemptions_total", "Times a request gave its pages back.", st.preempted);
     put(b, "counter", "steps_total", "Steps of the engine.", st.steps);

@@ -138,8 +138,11 @@ static nw_sched_stats crowd(int model, const nw_engine_options *o)
         submit(s, &r); /* the prompt is copied: the array dies here */
     }
     nw_scheduler_drain(s);
+    nw_scheduler_stats(s, &st);
+    uint64_t n_output = 0;
     for (int i = model; i < N_REQUESTS; i += N_MODELS) {
         client *alone = run_alone(i);
+        n_output += c[i].n;
         assert_int_equal(c[i].n_done, 1);
         assert_int_equal(c[i].finish, alone->finish);
         assert_int_equal(c[i].n, alone->n);
@@ -148,7 +151,9 @@ static nw_sched_stats crowd(int model, const nw_engine_options *o)
         assert_memory_equal(c[i].logprob, alone->logprob, sizeof alone->logprob);
         free(alone);
     }
-    nw_scheduler_stats(s, &st);
+    assert_int_equal(st.output_tokens, n_output);
+    assert_int_equal(st.active, 0); /* nobody is left, and the figures say so */
+    assert_int_equal(st.pages_used, 0);
     nw_scheduler_close(s);
     assert_int_equal(nw_engine_pages_free(e), nw_engine_pages_total(e));
     nw_engine_close(e);
@@ -387,6 +392,8 @@ static void end_tokens_stop_unless_ignored(void **state)
     client *c = calloc(2, sizeof *c);
     int32_t prompt[4];
     bool seen = false;
+    uint64_t n_output = 0;
+    nw_sched_stats st;
 
     /* about one prompt in seven, sampled at a high temperature, meets id 257 within 40 tokens */
     for (uint64_t seed = 0; seed < 200 && !seen; seed++) {
@@ -401,8 +408,11 @@ static void end_tokens_stop_unless_ignored(void **state)
         }
         nw_scheduler_drain(s);
         seen = c[0].finish == NW_FINISH_STOP;
+        n_output += c[0].n + c[1].n;
     }
     assert_true(seen);
+    nw_scheduler_stats(s, &st);
+    assert_int_equal(st.output_tokens, n_output); /* end tokens are no output */
     assert_int_equal(c[0].end_id, NW_TINY_EOS);
     assert_int_equal(c[1].finish, NW_FINISH_LENGTH);
     assert_int_equal(c[1].n, 40);
