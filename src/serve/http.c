@@ -109,7 +109,21 @@ static char *models_text(const nw_server *s)
 
 /* ---- streams -------------------------------------------------------------------------------- */
 
+/* What waits for the engine is no idle connection: from here until end_wait its clock stands still. */
+static void begin_wait(struct MHD_Connection *conn)
+{
+    (void)MHD_set_connection_option(conn, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
+}
+
+/* The clock starts anew: from here on the client is waited for. */
+static void end_wait(const nw_server *s, struct MHD_Connection *conn)
+{
+    (void)MHD_set_connection_option(conn, MHD_CONNECTION_OPTION_TIMEOUT, s->opt.idle_timeout_s);
+}
+
 typedef struct {
+    const nw_server *server;
+    struct MHD_Connection *conn;
     nw_job *job;
     nw_buf events;
     size_t n_sent;
@@ -123,7 +137,10 @@ static ssize_t stream_read(void *cls, uint64_t pos, char *to, size_t max)
     (void)pos;
     if (st->n_sent == st->events.len) {
         st->n_sent = 0;
-        if (!nw_job_next_events(st->job, &st->events)) {
+        begin_wait(st->conn);
+        const bool more = nw_job_next_events(st->job, &st->events);
+        end_wait(st->server, st->conn);
+        if (!more) {
             return MHD_CONTENT_READER_END_OF_STREAM;
         }
     }
@@ -152,6 +169,8 @@ static enum MHD_Result answer_stream(nw_server *s, struct MHD_Connection *conn, 
         nw_job_close(job);
         return MHD_NO;
     }
+    st->server = s;
+    st->conn = conn;
     st->job = job;
     nw_buf_init(&st->events, EVENT_MAX);
     struct MHD_Response *r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES,
@@ -193,15 +212,15 @@ static enum MHD_Result generate(nw_server *s, struct MHD_Connection *conn, const
                      &e) != NW_OK) {
         return answer_error(s, conn, &e);
     }
-    /* what waits for a slot is no idle connection */
-    (void)MHD_set_connection_option(conn, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
     const int fd = info != NULL ? info->connect_fd : -1;
     if (req.stream) {
         const nw_status st = nw_job_admit(s, &req, fd, &job, &e);
         nw_api_release(&req);
         return st == NW_OK ? answer_stream(s, conn, job) : answer_error(s, conn, &e);
     }
+    begin_wait(conn);
     char *text = nw_job_answer(s, &req, fd, &e);
+    end_wait(s, conn);
     nw_api_release(&req);
     return answer_text(s, conn, text, &e);
 }
