@@ -9,8 +9,6 @@
 
 #include "base/file.h"
 
-#define SHOWN_BYTES 48 /* of a wrong value, in a message */
-
 nw_status nw_json_parse(const char *name, const char *bytes, size_t n, json_t **out, nw_error *err)
 {
     json_error_t at;
@@ -42,20 +40,23 @@ char *nw_json_canonical(const json_t *value)
     return json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY);
 }
 
-/* The value as JSON, cut to what a message can carry. */
-static const char *show(const json_t *v, char buf[SHOWN_BYTES])
+const char *nw_json_show(const json_t *v, char buf[NW_JSON_SHOWN])
 {
     if (json_is_object(v) || json_is_array(v)) {
-        (void)snprintf(buf, SHOWN_BYTES, "%s", json_is_object(v) ? "an object" : "a list");
+        (void)snprintf(buf, NW_JSON_SHOWN, "%s", json_is_object(v) ? "an object" : "a list");
         return buf;
     }
     char *text = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY);
     if (text == NULL) {
-        (void)snprintf(buf, SHOWN_BYTES, "?");
-    } else if (strlen(text) < SHOWN_BYTES) {
-        (void)snprintf(buf, SHOWN_BYTES, "%s", text);
+        (void)snprintf(buf, NW_JSON_SHOWN, "?");
+    } else if (strlen(text) < NW_JSON_SHOWN) {
+        (void)snprintf(buf, NW_JSON_SHOWN, "%s", text);
     } else {
-        (void)snprintf(buf, SHOWN_BYTES, "%.*s...", SHOWN_BYTES - 4, text);
+        size_t n = NW_JSON_SHOWN - 4;
+        while (n > 0 && (text[n] & 0xC0) == 0x80) { /* not inside a character */
+            n--;
+        }
+        (void)snprintf(buf, NW_JSON_SHOWN, "%.*s...", (int)n, text);
     }
     free(text);
     return buf;
@@ -76,8 +77,9 @@ static nw_status missing(const char *name, const char *key, nw_error *err)
 static nw_status wrong_type(const json_t *v, const char *name, const char *key, const char *want,
                             nw_error *err)
 {
-    char buf[SHOWN_BYTES];
-    return nw_fail(err, NW_E_FORMAT, "%s: '%s' is %s, expected %s", name, key, show(v, buf), want);
+    char buf[NW_JSON_SHOWN];
+    return nw_fail(err, NW_E_FORMAT, "%s: '%s' is %s, expected %s", name, key, nw_json_show(v, buf),
+                   want);
 }
 
 nw_status nw_json_opt_u32(const json_t *obj, const char *name, const char *key, uint32_t lo,

@@ -18,6 +18,10 @@ NW_MUST_USE nw_status nw_json_load(const char *path, size_t max_bytes, json_t **
 /* Compact text with sorted keys, so that equal values have equal bytes; the caller frees it. */
 char *nw_json_canonical(const json_t *value);
 
+/* A value as JSON, for a message: cut after a whole character, "an object", "a list". */
+#define NW_JSON_SHOWN 48
+const char *nw_json_show(const json_t *v, char buf[NW_JSON_SHOWN]);
+
 /* Typed look-ups in object `obj` called `name`. "opt" variants leave *out untouched where the key
  * is absent or null. Wrong type or out of [lo, hi]: NW_E_FORMAT / NW_E_RANGE naming all. */
 NW_MUST_USE nw_status nw_json_u32(const json_t *obj, const char *name, const char *key, uint32_t lo,

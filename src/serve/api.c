@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "model/unicode.h"
 #include "serve/messages.h"
 
 #define MAX_TOKENS_LIMIT 10000000
@@ -24,15 +25,40 @@ nw_status nw_api_fail(nw_api_error *e, const char *param, const char *fmt, ...)
     va_start(ap, fmt);
     (void)vsnprintf(e->message, sizeof e->message, fmt, ap);
     va_end(ap);
+    nw_utf8_mend(e->param); /* both may end inside a character */
+    nw_utf8_mend(e->message);
     return NW_E_FORMAT;
 }
 
-typedef nw_status (*read_fn)(const char *name, const json_t *v, nw_api_request *r, nw_api_error *e);
-
-static nw_status wrong(nw_api_error *e, const char *name, const char *wanted)
+nw_status nw_api_wrong(nw_api_error *e, const char *param, const json_t *found, const char *wanted)
 {
-    return nw_api_fail(e, name, "%s: %s is expected", name, wanted);
+    char text[NW_JSON_SHOWN];
+
+    return nw_api_fail(e, param, "%s: %s is given, %s is expected", param,
+                       found != NULL ? nw_json_show(found, text) : "nothing", wanted);
 }
+
+nw_status nw_api_no_memory(nw_api_error *e, const char *param)
+{
+    (void)nw_api_fail(e, param, "no memory for %s", param[0] != '\0' ? param : "the answer");
+    e->http_status = 503;
+    e->type = "server_error";
+    e->code = "out_of_memory";
+    return NW_E_NOMEM;
+}
+
+nw_status nw_api_check_model(const char *asked, const char *served, nw_api_error *e)
+{
+    if (strcmp(asked, served) == 0) {
+        return NW_OK;
+    }
+    (void)nw_api_fail(e, "model", "model '%.100s' is not served here, '%.100s' is", asked, served);
+    e->http_status = 404;
+    e->code = "model_not_found";
+    return NW_E_RANGE;
+}
+
+typedef nw_status (*read_fn)(const char *name, const json_t *v, nw_api_request *r, nw_api_error *e);
 
 static nw_status number(const char *name, const json_t *v, double lo, double hi, double *out,
                         nw_api_error *e)
@@ -40,7 +66,7 @@ static nw_status number(const char *name, const json_t *v, double lo, double hi,
     const double x = json_number_value(v);
 
     if (!json_is_number(v)) {
-        return wrong(e, name, "a number");
+        return nw_api_wrong(e, name, v, "a number");
     }
     if (!(x >= lo && x <= hi)) {
         return nw_api_fail(e, name, "%s: %g is out of range, %g to %g is allowed", name, x, lo, hi);
@@ -52,7 +78,7 @@ static nw_status number(const char *name, const json_t *v, double lo, double hi,
 static nw_status boolean(const char *name, const json_t *v, bool *out, nw_api_error *e)
 {
     if (!json_is_boolean(v)) {
-        return wrong(e, name, "true or false");
+        return nw_api_wrong(e, name, v, "true or false");
     }
     *out = json_is_true(v);
     return NW_OK;
@@ -64,7 +90,7 @@ static nw_status integer(const char *name, const json_t *v, json_int_t lo, json_
     const json_int_t x = json_integer_value(v);
 
     if (!json_is_integer(v)) {
-        return wrong(e, name, "a whole number");
+        return nw_api_wrong(e, name, v, "a whole number");
     }
     if (x < lo || x > hi) {
         return nw_api_fail(e, name, "%s: %lld is out of range, %lld to %lld is allowed", name,
@@ -79,10 +105,10 @@ static nw_status integer(const char *name, const json_t *v, json_int_t lo, json_
 static nw_status read_model(const char *name, const json_t *v, nw_api_request *r, nw_api_error *e)
 {
     if (!json_is_string(v)) {
-        return wrong(e, name, "a string");
+        return nw_api_wrong(e, name, v, "a string");
     }
     r->model = strdup(json_string_value(v));
-    return r->model != NULL ? NW_OK : wrong(e, name, "a shorter string");
+    return r->model != NULL ? NW_OK : nw_api_no_memory(e, name);
 }
 
 static nw_status read_max_tokens(const char *name, const json_t *v, nw_api_request *r,
@@ -178,7 +204,7 @@ static nw_status read_stream_options(const char *name, const json_t *v, nw_api_r
     json_t *value = NULL;
 
     if (!json_is_object(v)) {
-        return wrong(e, name, "an object");
+        return nw_api_wrong(e, name, v, "an object");
     }
     json_object_foreach((json_t *)(uintptr_t)v, key, value)
     {
@@ -202,16 +228,19 @@ static nw_status read_stream_options(const char *name, const json_t *v, nw_api_r
 static nw_status add_stop(const char *name, const json_t *v, nw_api_request *r, nw_api_error *e)
 {
     const size_t n = json_string_length(v);
+    char found[NW_JSON_SHOWN];
 
-    if (!json_is_string(v) || n == 0 || n > NW_STOP_MAX_BYTES) {
-        return nw_api_fail(e, name, "stop: each is a string of 1 to %d bytes", NW_STOP_MAX_BYTES);
+    if (!json_is_string(v)) {
+        return nw_api_fail(e, name, "stop[%zu]: %s is given, a string is expected", r->n_stop,
+                           nw_json_show(v, found));
     }
-    if (r->n_stop == NW_STOP_MAX) {
-        return nw_api_fail(e, name, "stop: more than %d strings", NW_STOP_MAX);
+    if (n == 0 || n > NW_STOP_MAX_BYTES) {
+        return nw_api_fail(e, name, "stop: string %zu has %zu bytes, 1 to %d are allowed",
+                           r->n_stop, n, NW_STOP_MAX_BYTES);
     }
     char *s = strdup(json_string_value(v));
     if (s == NULL) {
-        return wrong(e, name, "a shorter list");
+        return nw_api_no_memory(e, name);
     }
     r->stop[r->n_stop++] = s;
     return NW_OK;
@@ -223,7 +252,11 @@ static nw_status read_stop(const char *name, const json_t *v, nw_api_request *r,
         return add_stop(name, v, r, e);
     }
     if (!json_is_array(v)) {
-        return wrong(e, name, "a string or an array of strings");
+        return nw_api_wrong(e, name, v, "a string or a list of strings");
+    }
+    if (json_array_size(v) > NW_STOP_MAX) {
+        return nw_api_fail(e, name, "stop: %zu strings, at most %d are allowed", json_array_size(v),
+                           NW_STOP_MAX);
     }
     for (size_t i = 0; i < json_array_size(v); i++) {
         if (add_stop(name, json_array_get(v, i), r, e) != NW_OK) {
@@ -266,12 +299,15 @@ static nw_status read_top_logprobs(const char *name, const json_t *v, nw_api_req
 static nw_status read_response_format(const char *name, const json_t *v, nw_api_request *r,
                                       nw_api_error *e)
 {
-    const char *type = json_string_value(json_object_get(v, "type"));
+    const json_t *found = json_object_get(v, "type");
+    const char *type = json_string_value(found);
 
     (void)r;
-    (void)name;
+    if (!json_is_object(v)) {
+        return nw_api_wrong(e, name, v, "an object");
+    }
     if (type == NULL) {
-        return wrong(e, "response_format.type", "a string");
+        return nw_api_wrong(e, "response_format.type", found, "a string");
     }
     if (strcmp(type, "text") != 0) {
         return nw_api_fail(e, "response_format.type",
@@ -287,16 +323,22 @@ static nw_status only_neutral(const char *name, const json_t *v, nw_api_request 
                          (json_is_array(v) && json_array_size(v) == 0) ||
                          (json_is_object(v) && json_object_size(v) == 0) ||
                          (json_is_string(v) && json_string_length(v) == 0);
+    char found[NW_JSON_SHOWN];
+
     (void)r;
-    return neutral ? NW_OK : nw_api_fail(e, name, "%s: not supported", name);
+    return neutral ? NW_OK
+                   : nw_api_fail(e, name, "%s: %s is not supported", name, nw_json_show(v, found));
 }
 
 static nw_status only_one(const char *name, const json_t *v, nw_api_request *r, nw_api_error *e)
 {
+    char found[NW_JSON_SHOWN];
+
     (void)r;
     return json_is_integer(v) && json_integer_value(v) == 1
                ? NW_OK
-               : nw_api_fail(e, name, "%s: only 1 is supported", name);
+               : nw_api_fail(e, name, "%s: %s is given, only 1 is supported", name,
+                             nw_json_show(v, found));
 }
 
 static nw_status anything(const char *name, const json_t *v, nw_api_request *r, nw_api_error *e)

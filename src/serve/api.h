@@ -52,7 +52,15 @@ typedef struct {
 /* Fills *e and returns NW_E_FORMAT. */
 nw_status nw_api_fail(nw_api_error *e, const char *param, const char *fmt, ...) NW_PRINTF(3, 4);
 
-/* On failure *out is empty and e->http_status is 400. */
+/* "NAME: VALUE is given, WANTED is expected"; found NULL: nothing was. */
+nw_status nw_api_wrong(nw_api_error *e, const char *param, const json_t *found, const char *wanted);
+/* Status 503; param "": for the answer. Returns NW_E_NOMEM. */
+nw_status nw_api_no_memory(nw_api_error *e, const char *param);
+
+/* Status 404 where the client wants another model than there is. */
+NW_MUST_USE nw_status nw_api_check_model(const char *asked, const char *served, nw_api_error *e);
+
+/* On failure *out is empty and e->http_status is 400, or 503 without memory. */
 NW_MUST_USE nw_status nw_api_parse(const char *body, size_t n, bool chat, uint32_t max_depth,
                                    nw_api_request *out, nw_api_error *e);
 void nw_api_release(nw_api_request *r);

@@ -87,13 +87,12 @@ static enum MHD_Result answer_error(nw_server *s, struct MHD_Connection *conn,
                   later ? MHD_HTTP_HEADER_RETRY_AFTER : NULL, "1");
 }
 
-static enum MHD_Result answer_fault(nw_server *s, struct MHD_Connection *conn, int status,
-                                    const char *message)
+/* Says what is wrong with a request before its body is looked at. */
+static nw_api_error *fault(nw_api_error *e, int http_status, const char *message)
 {
-    nw_api_error e = {.http_status = status, .type = "invalid_request_error"};
-
-    (void)snprintf(e.message, sizeof e.message, "%s", message);
-    return answer_error(s, conn, &e);
+    (void)nw_api_fail(e, "", "%s", message);
+    e->http_status = http_status;
+    return e;
 }
 
 static char *models_text(const nw_server *s)
@@ -292,20 +291,29 @@ static bool has_key(const nw_server *s, struct MHD_Connection *conn)
                                       same_key(h + sizeof scheme - 1, s->opt.api_key));
 }
 
-static enum MHD_Result too_long(nw_server *s, struct MHD_Connection *conn)
-{
-    char why[96];
-
-    (void)snprintf(why, sizeof why, "the body is longer than %zu bytes", s->opt.max_body_bytes);
-    return answer_fault(s, conn, MHD_HTTP_CONTENT_TOO_LARGE, why);
-}
-
-static bool announced_too_long(const nw_server *s, struct MHD_Connection *conn)
+/* 0 where the length is not told beforehand. */
+static unsigned long long announced_bytes(struct MHD_Connection *conn)
 {
     const char *h =
         MHD_lookup_connection_value(conn, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
 
-    return h != NULL && strtoull(h, NULL, 10) > s->opt.max_body_bytes;
+    return h != NULL ? strtoull(h, NULL, 10) : 0;
+}
+
+static enum MHD_Result too_long(nw_server *s, struct MHD_Connection *conn)
+{
+    const unsigned long long n = announced_bytes(conn);
+    nw_api_error e;
+    char why[128];
+
+    if (n > s->opt.max_body_bytes) {
+        (void)snprintf(why, sizeof why, "the body has %llu bytes, at most %zu are allowed", n,
+                       s->opt.max_body_bytes);
+    } else {
+        (void)snprintf(why, sizeof why, "the body is longer than %zu bytes, which are allowed",
+                       s->opt.max_body_bytes);
+    }
+    return answer_error(s, conn, fault(&e, MHD_HTTP_CONTENT_TOO_LARGE, why));
 }
 
 /* The route's index, or one of the two below. */
@@ -329,22 +337,25 @@ static enum MHD_Result begin(nw_server *s, struct MHD_Connection *conn, const ch
 {
     const char *allowed = NULL;
     const size_t i = find_route(url, method, &allowed);
+    nw_api_error e;
+    char why[160];
 
     if (i == NO_ROUTE) {
-        return answer_fault(s, conn, MHD_HTTP_NOT_FOUND, "no such path");
+        (void)snprintf(why, sizeof why, "no such path '%.100s'", url);
+        return answer_error(s, conn, fault(&e, MHD_HTTP_NOT_FOUND, why));
     }
     if (i == WRONG_METHOD) {
+        (void)snprintf(why, sizeof why, "%s takes %s, not %.20s", url, allowed, method);
+        (void)fault(&e, MHD_HTTP_METHOD_NOT_ALLOWED, why);
         return answer(s, conn, MHD_HTTP_METHOD_NOT_ALLOWED, "application/json",
-                      strdup("{\"error\":{\"message\":\"wrong method for this path\",\"type\":"
-                             "\"invalid_request_error\",\"param\":null,\"code\":null}}"),
-                      MHD_HTTP_HEADER_ALLOW, allowed);
+                      nw_api_error_json(&e), MHD_HTTP_HEADER_ALLOW, allowed);
     }
     if (!routes[i].open && !has_key(s, conn)) {
-        return answer_fault(s, conn, MHD_HTTP_UNAUTHORIZED,
-                            "a valid API key is needed: "
-                            "Authorization: Bearer KEY");
+        (void)fault(&e, MHD_HTTP_UNAUTHORIZED,
+                    "a valid API key is needed: Authorization: Bearer KEY");
+        return answer_error(s, conn, &e);
     }
-    if (announced_too_long(s, conn)) {
+    if (announced_bytes(conn) > s->opt.max_body_bytes) {
         return too_long(s, conn);
     }
     exchange *x = calloc(1, sizeof *x);

@@ -46,8 +46,10 @@ struct nw_job {
 static nw_status refuse(nw_api_error *e, int http_status, const char *type, const char *code,
                         const char *message)
 {
-    *e = (nw_api_error){.http_status = http_status, .type = type, .code = code};
-    (void)snprintf(e->message, sizeof e->message, "%.500s", message);
+    (void)nw_api_fail(e, "", "%.500s", message);
+    e->http_status = http_status;
+    e->type = type;
+    e->code = code;
     return NW_E_RANGE;
 }
 
@@ -180,6 +182,15 @@ static nw_status submit(nw_job *j, const nw_ids *ids, nw_api_error *e)
     return NW_OK;
 }
 
+/* What the prompt does not fit into, or cannot be read as, is told of its parameter. */
+static nw_status blame_prompt(const nw_job *j, nw_api_error *e, nw_status st)
+{
+    if (st != NW_OK && e->http_status == 400) {
+        (void)snprintf(e->param, sizeof e->param, "%s", j->req.chat ? "messages" : "prompt");
+    }
+    return st;
+}
+
 static nw_job *job_new(nw_server *s, nw_api_request *req, int fd)
 {
     nw_job *j = calloc(1, sizeof *j);
@@ -207,11 +218,7 @@ nw_status nw_job_admit(nw_server *s, nw_api_request *req, int fd, nw_job **out, 
     nw_status st = NW_OK;
 
     *out = NULL;
-    if (req->model != NULL && strcmp(req->model, s->model_name) != 0) {
-        (void)nw_api_fail(e, "model", "model '%.100s' is not served here, '%.100s' is", req->model,
-                          s->model_name);
-        e->http_status = 404;
-        e->code = "model_not_found";
+    if (req->model != NULL && nw_api_check_model(req->model, s->model_name, e) != NW_OK) {
         return NW_E_RANGE;
     }
     nw_job *j = job_new(s, req, fd);
@@ -222,9 +229,9 @@ nw_status nw_job_admit(nw_server *s, nw_api_request *req, int fd, nw_job **out, 
     if (atomic_load(&s->draining)) {
         st = refuse(e, 503, "server_error", "shutting_down", "the server is shutting down");
     } else if (encode(s, &j->req, &ids, &err) != NW_OK) {
-        st = refuse_error(e, &err);
+        st = blame_prompt(j, e, refuse_error(e, &err));
     } else {
-        st = fit(s, &j->req, ids.n, e);
+        st = blame_prompt(j, e, fit(s, &j->req, ids.n, e));
     }
     if (st == NW_OK && j->req.echo && begin_echo(j, &ids, &err) != NW_OK) {
         st = refuse_error(e, &err);

@@ -8,16 +8,9 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/json.h"
 
 #define MAX_TEXT ((size_t)64 << 20)
-
-static nw_status no_memory(nw_api_error *e, const char *name)
-{
-    (void)nw_api_fail(e, name, "%s: no memory for it", name);
-    e->http_status = 503;
-    e->type = "server_error";
-    return NW_E_NOMEM;
-}
 
 /* [{"type": "text", "text": "..."}, ...] into one string. */
 static nw_status join_parts(size_t at, const json_t *parts, json_t **out, nw_api_error *e)
@@ -39,7 +32,7 @@ static nw_status join_parts(size_t at, const json_t *parts, json_t **out, nw_api
     }
     *out = b.failed ? NULL : json_stringn(b.data != NULL ? b.data : "", b.len);
     nw_buf_release(&b);
-    return *out != NULL ? NW_OK : no_memory(e, "messages");
+    return *out != NULL ? NW_OK : nw_api_no_memory(e, "messages");
 }
 
 static nw_status read_content(size_t at, const json_t *m, json_t **out, nw_api_error *e)
@@ -49,13 +42,13 @@ static nw_status read_content(size_t at, const json_t *m, json_t **out, nw_api_e
 
     if (json_is_string(content)) {
         *out = json_stringn(json_string_value(content), json_string_length(content));
-        return *out != NULL ? NW_OK : no_memory(e, "messages");
+        return *out != NULL ? NW_OK : nw_api_no_memory(e, "messages");
     }
     if (json_is_array(content)) {
         return join_parts(at, content, out, e);
     }
     (void)snprintf(where, sizeof where, "messages[%zu].content", at);
-    return nw_api_fail(e, where, "%s: a string or an array of parts is expected", where);
+    return nw_api_wrong(e, where, content, "a string or a list of parts");
 }
 
 /* Keys besides role and content that may stand in a message and do not change the answer; refusal
@@ -83,31 +76,36 @@ static nw_status check_keys(size_t at, const json_t *m, nw_api_error *e)
 
 static nw_status read_message(size_t at, const json_t *m, json_t *list, nw_api_error *e)
 {
-    const char *role = json_string_value(json_object_get(m, "role"));
+    const json_t *found = json_object_get(m, "role");
+    const char *role = json_string_value(found);
     json_t *content = NULL;
     char where[64];
 
     (void)snprintf(where, sizeof where, "messages[%zu].role", at);
     if (!json_is_object(m) || role == NULL || role[0] == '\0' || strlen(role) > 32) {
-        return nw_api_fail(e, where, "%s: a string such as 'user' is expected", where);
+        return nw_api_wrong(e, where, found, "a string such as 'user', of at most 32 bytes,");
     }
     if (check_keys(at, m, e) != NW_OK || read_content(at, m, &content, e) != NW_OK) {
         return NW_E_FORMAT;
     }
     json_t *clean = json_pack("{s:s, s:o}", "role", role, "content", content);
-    return clean != NULL && json_array_append_new(list, clean) == 0 ? NW_OK
-                                                                    : no_memory(e, "messages");
+    return clean != NULL && json_array_append_new(list, clean) == 0
+               ? NW_OK
+               : nw_api_no_memory(e, "messages");
 }
 
 nw_status nw_api_read_messages(const char *name, const json_t *v, nw_api_request *r,
                                nw_api_error *e)
 {
-    if (!json_is_array(v) || json_array_size(v) == 0) {
-        return nw_api_fail(e, name, "messages: an array of at least one message is expected");
+    if (!json_is_array(v)) {
+        return nw_api_wrong(e, name, v, "a list of messages");
+    }
+    if (json_array_size(v) == 0) {
+        return nw_api_fail(e, name, "messages: 0 are given, at least one message is expected");
     }
     r->messages = json_array();
     if (r->messages == NULL) {
-        return no_memory(e, name);
+        return nw_api_no_memory(e, name);
     }
     for (size_t i = 0; i < json_array_size(v); i++) {
         const nw_status st = read_message(i, json_array_get(v, i), r->messages, e);
@@ -124,13 +122,15 @@ nw_status nw_api_read_ids(const char *name, const json_t *v, int32_t **ids, size
     *n = json_array_size(v);
     *ids = calloc(*n + 1, sizeof **ids);
     if (*ids == NULL) {
-        return no_memory(e, name);
+        return nw_api_no_memory(e, name);
     }
     for (size_t i = 0; i < *n; i++) {
         const json_t *id = json_array_get(v, i);
         if (!json_is_integer(id) || json_integer_value(id) < 0 ||
             json_integer_value(id) > INT32_MAX) {
-            return nw_api_fail(e, name, "%s[%zu]: a token id is expected", name, i);
+            char found[NW_JSON_SHOWN];
+            return nw_api_fail(e, name, "%s[%zu]: %s is given, a token id is expected", name, i,
+                               nw_json_show(id, found));
         }
         (*ids)[i] = (int32_t)json_integer_value(id);
     }
@@ -146,7 +146,7 @@ static nw_status read_one_prompt(const char *name, const json_t *v, nw_api_promp
     }
     p->n_bytes = json_string_length(v);
     p->text = strdup(json_string_value(v));
-    return p->text != NULL ? NW_OK : no_memory(e, name);
+    return p->text != NULL ? NW_OK : nw_api_no_memory(e, name);
 }
 
 nw_status nw_api_read_prompt(const char *name, const json_t *v, nw_api_request *r, nw_api_error *e)
@@ -162,7 +162,7 @@ nw_status nw_api_read_prompt(const char *name, const json_t *v, nw_api_request *
     }
     r->prompts = calloc(n, sizeof *r->prompts);
     if (r->prompts == NULL) {
-        return no_memory(e, name);
+        return nw_api_no_memory(e, name);
     }
     r->n_prompts = n;
     for (size_t i = 0; i < n && st == NW_OK; i++) {
@@ -170,7 +170,10 @@ nw_status nw_api_read_prompt(const char *name, const json_t *v, nw_api_request *
         char where[32];
         (void)snprintf(where, sizeof where, list ? "prompt[%zu]" : "prompt", i);
         if (!json_is_string(one) && json_array_size(one) == 0) {
-            return nw_api_fail(e, name, "%s: a string, or a list of token ids, is expected", where);
+            char found[NW_JSON_SHOWN];
+            return nw_api_fail(
+                e, name, "%s: %s is given, a string or a list of token ids is expected", where,
+                json_is_array(one) ? "an empty list" : nw_json_show(one, found));
         }
         st = read_one_prompt(where, one, &r->prompts[i], e);
     }

@@ -35,10 +35,37 @@ static nw_status flag(const json_t *o, const char *key, bool *out, nw_api_error 
         return NW_OK;
     }
     if (!json_is_boolean(v)) {
-        return nw_api_fail(e, key, "%s: true or false is expected", key);
+        return nw_api_wrong(e, key, v, "true or false");
     }
     *out = json_is_true(v);
     return NW_OK;
+}
+
+static bool given(const json_t *o, const char *key)
+{
+    const json_t *v = json_object_get(o, key);
+    return v != NULL && !json_is_null(v);
+}
+
+/* Refuses a key that changes nothing where `there` stands; false asks for nothing. */
+static nw_status only_with(const json_t *o, const char *key, const char *where, const char *there,
+                           nw_api_error *e)
+{
+    return given(o, key) && !json_is_false(json_object_get(o, key))
+               ? nw_api_fail(e, key, "%s: goes with %s, not with %s", key, where, there)
+               : NW_OK;
+}
+
+/* The model may be named, as in other requests. */
+static nw_status check_model(const nw_server *s, const json_t *o, nw_api_error *e)
+{
+    const json_t *v = json_object_get(o, "model");
+
+    if (!given(o, "model")) {
+        return NW_OK;
+    }
+    return json_is_string(v) ? nw_api_check_model(json_string_value(v), s->model_name, e)
+                             : nw_api_wrong(e, "model", v, "a string");
 }
 
 static nw_status encode_messages(const nw_server *s, const json_t *o, nw_ids *ids, nw_api_error *e)
@@ -46,8 +73,16 @@ static nw_status encode_messages(const nw_server *s, const json_t *o, nw_ids *id
     nw_api_request r = {.chat = true};
     nw_error err = {0};
     bool prompt = true;
-    nw_status st = flag(o, "add_generation_prompt", &prompt, e);
+    nw_status st = NW_OK;
 
+    if (given(o, "prompt")) {
+        return nw_api_fail(e, "prompt", "prompt: stands beside messages, one of them is expected");
+    }
+    if (only_with(o, "add_special_tokens", "prompt", "messages", e) != NW_OK ||
+        only_with(o, "parse_special", "prompt", "messages", e) != NW_OK) {
+        return NW_E_FORMAT;
+    }
+    st = flag(o, "add_generation_prompt", &prompt, e);
     st = st == NW_OK ? nw_api_read_messages("messages", json_object_get(o, "messages"), &r, e) : st;
     if (st == NW_OK && nw_chat_encode(s->tok, r.messages, prompt, ids, &err) != NW_OK) {
         client_fault(e, &err);
@@ -65,9 +100,10 @@ static nw_status encode_prompt(const nw_server *s, const json_t *o, nw_ids *ids,
     nw_error err = {0};
 
     if (!json_is_string(text)) {
-        return nw_api_fail(e, "prompt", "prompt: a string is expected (or messages)");
+        return nw_api_wrong(e, "prompt", text, "a string (or messages)");
     }
-    if (flag(o, "add_special_tokens", &bos, e) != NW_OK ||
+    if (only_with(o, "add_generation_prompt", "messages", "prompt", e) != NW_OK ||
+        flag(o, "add_special_tokens", &bos, e) != NW_OK ||
         flag(o, "parse_special", &special, e) != NW_OK) {
         return NW_E_FORMAT;
     }
@@ -109,14 +145,6 @@ static char *tokens_text(const nw_server *s, const nw_ids *ids, bool strings)
     return text;
 }
 
-static char *no_memory(nw_api_error *e)
-{
-    (void)nw_api_fail(e, "", "no memory for the answer");
-    e->http_status = 503;
-    e->type = "server_error";
-    return NULL;
-}
-
 char *nw_tokenize_text(const nw_server *s, const char *body, size_t n, nw_api_error *e)
 {
     static const char *const keys[] = {"model",
@@ -135,14 +163,16 @@ char *nw_tokenize_text(const nw_server *s, const char *body, size_t n, nw_api_er
         return NULL;
     }
     nw_ids_init(&ids);
-    nw_status st = flag(o, "return_token_strs", &strings, e);
+    nw_status st = check_model(s, o, e);
+    st = st == NW_OK ? flag(o, "return_token_strs", &strings, e) : st;
     if (st == NW_OK) {
-        st = json_object_get(o, "messages") != NULL ? encode_messages(s, o, &ids, e)
-                                                    : encode_prompt(s, o, &ids, e);
+        st = given(o, "messages") ? encode_messages(s, o, &ids, e) : encode_prompt(s, o, &ids, e);
     }
     if (st == NW_OK) {
         text = tokens_text(s, &ids, strings);
-        text = text != NULL ? text : no_memory(e);
+        if (text == NULL) {
+            (void)nw_api_no_memory(e, "");
+        }
     }
     nw_ids_release(&ids);
     json_decref(o);
@@ -190,10 +220,11 @@ char *nw_detokenize_text(const nw_server *s, const char *body, size_t n, nw_api_
         return NULL;
     }
     const json_t *tokens = json_object_get(o, "tokens");
-    nw_status st = json_is_array(tokens) ? nw_api_read_ids("tokens", tokens, &ids, &n_ids, e)
-                                         : nw_api_fail(e, "tokens",
-                                                       "tokens: a list of ids is "
-                                                       "expected");
+    nw_status st = check_model(s, o, e);
+    if (st == NW_OK) {
+        st = json_is_array(tokens) ? nw_api_read_ids("tokens", tokens, &ids, &n_ids, e)
+                                   : nw_api_wrong(e, "tokens", tokens, "a list of ids");
+    }
     nw_buf_init(&out, MAX_TEXT);
     if (st == NW_OK && nw_tokenizer_decode(s->tok, ids, n_ids, NW_DETOK_START | NW_DETOK_CONTROL,
                                            &out, &err) != NW_OK) {
@@ -204,7 +235,9 @@ char *nw_detokenize_text(const nw_server *s, const char *body, size_t n, nw_api_
         json_t *root =
             json_pack("{s:o}", "prompt", json_stringn(out.data != NULL ? out.data : "", out.len));
         text = root != NULL ? json_dumps(root, JSON_COMPACT) : NULL;
-        text = text != NULL ? text : no_memory(e);
+        if (text == NULL) {
+            (void)nw_api_no_memory(e, "");
+        }
         json_decref(root);
     }
     nw_buf_release(&out);

@@ -445,8 +445,8 @@ class ServerTest(unittest.TestCase):
         self.refuse({'tokens': 'x'}, 'tokens', path='/detokenize')
         self.refuse({'tokens': [-1]}, 'tokens', path='/detokenize')
         self.refuse({'text': 'x'}, 'text', path='/tokenize')
-        self.refuse({'prompt': [10 ** 8]}, None, path='/v1/completions')
-        self.refuse({'prompt': '', 'max_tokens': 1}, None, path='/v1/completions')
+        self.refuse({'prompt': [10 ** 8]}, 'prompt', path='/v1/completions')
+        self.refuse({'prompt': '', 'max_tokens': 1}, 'prompt', path='/v1/completions')
         for body in ('', '{', '[]', 'null', '"x"', '{"messages":' + '[' * 3000, b'\xff\xfe{}',
                      '{"messages":[{"role":"user","content":"\\ud800"}]}'):
             self.refuse(body, None)

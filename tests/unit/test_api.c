@@ -7,6 +7,10 @@
 
 #define MSG "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
 
+#define EM_DASHES_4  "\xE2\x80\x94\xE2\x80\x94\xE2\x80\x94\xE2\x80\x94"
+#define EM_DASHES_20 EM_DASHES_4 EM_DASHES_4 EM_DASHES_4 EM_DASHES_4 EM_DASHES_4
+#define EM_DASHES    EM_DASHES_20 EM_DASHES_4
+
 static struct refusal {
     const char *name;
     bool chat;
@@ -20,11 +24,11 @@ static struct refusal {
     {"key_twice", true, "{\"model\":\"a\",\"model\":\"b\"}", "", "not JSON"},
     {"no_messages", true, "{}", "messages", "missing"},
     {"messages_empty", true, "{\"messages\":[]}", "messages", "at least one"},
-    {"messages_object", true, "{\"messages\":{}}", "messages", "array"},
+    {"messages_object", true, "{\"messages\":{}}", "messages", "an object is given, a list"},
     {"message_is_string", true, "{\"messages\":[\"hi\"]}", "messages[0].role", "string"},
     {"role_missing", true, "{\"messages\":[{\"content\":\"x\"}]}", "messages[0].role", "string"},
     {"content_number", true, "{\"messages\":[{\"role\":\"user\",\"content\":5}]}",
-     "messages[0].content", "string or an array"},
+     "messages[0].content", "5 is given, a string or a list"},
     {"image_part", true,
      "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}",
      "messages[0].content[0]", "type 'text'"},
@@ -32,38 +36,48 @@ static struct refusal {
      "{\"messages\":[{\"role\":\"user\",\"content\":\"x\",\"tool_calls\":[1]}]}",
      "messages[0].tool_calls", "not supported"},
     {"unknown_parameter", true, "{" MSG ",\"frobnicate\":1}", "frobnicate", "unknown"},
+    /* the message takes 60 bytes of the key, the parameter 63: both end inside a character */
+    {"key_cut_in_a_character", true, "{" MSG ",\"a" EM_DASHES "\":1}", "a" EM_DASHES_20, "unknown"},
+    {"value_cut_in_a_character", true, "{" MSG ",\"seed\":\"ab" EM_DASHES "\"}", "seed",
+     "... is given, a whole number"},
     {"prompt_is_for_completions", true, "{" MSG ",\"prompt\":\"x\"}", "prompt", "unknown"},
     {"max_tokens_zero", true, "{" MSG ",\"max_tokens\":0}", "max_tokens", "out of range"},
-    {"max_tokens_string", true, "{" MSG ",\"max_tokens\":\"5\"}", "max_tokens", "whole number"},
-    {"max_tokens_fraction", true, "{" MSG ",\"max_tokens\":1.5}", "max_tokens", "whole number"},
+    {"max_tokens_string", true, "{" MSG ",\"max_tokens\":\"5\"}", "max_tokens",
+     "\"5\" is given, a whole number is expected"},
+    {"max_tokens_fraction", true, "{" MSG ",\"max_tokens\":1.5}", "max_tokens",
+     "1.5 is given, a whole number is expected"},
     {"max_completion_tokens_negative", true, "{" MSG ",\"max_completion_tokens\":-1}",
      "max_completion_tokens", "out of range"},
     {"temperature_negative", true, "{" MSG ",\"temperature\":-0.1}", "temperature", "out of range"},
-    {"temperature_text", true, "{" MSG ",\"temperature\":\"hot\"}", "temperature", "number"},
+    {"temperature_text", true, "{" MSG ",\"temperature\":\"hot\"}", "temperature",
+     "\"hot\" is given, a number is expected"},
     {"top_p_zero", true, "{" MSG ",\"top_p\":0}", "top_p", "no token"},
     {"top_p_above_1", true, "{" MSG ",\"top_p\":1.01}", "top_p", "out of range"},
-    {"n_two", true, "{" MSG ",\"n\":2}", "n", "only 1"},
-    {"tools", true, "{" MSG ",\"tools\":[{\"type\":\"function\"}]}", "tools", "not supported"},
+    {"n_two", true, "{" MSG ",\"n\":2}", "n", "2 is given, only 1"},
+    {"tools", true, "{" MSG ",\"tools\":[{\"type\":\"function\"}]}", "tools",
+     "a list is not supported"},
     {"presence_penalty", true, "{" MSG ",\"presence_penalty\":0.5}", "presence_penalty",
-     "not supported"},
+     "0.5 is not supported"},
     {"response_format_unknown_type", true, "{" MSG ",\"response_format\":{\"type\":\"xml\"}}",
      "response_format.type", "'xml' is not supported"},
     {"response_format_schema", true,
      "{" MSG ",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{}}}",
      "response_format.type", "not supported"},
-    {"response_format_number", true, "{" MSG ",\"response_format\":7}", "response_format.type",
-     "string"},
-    {"stream_number", true, "{" MSG ",\"stream\":1}", "stream", "true or false"},
+    {"response_format_number", true, "{" MSG ",\"response_format\":7}", "response_format",
+     "7 is given, an object"},
+    {"stream_number", true, "{" MSG ",\"stream\":1}", "stream",
+     "1 is given, true or false is expected"},
     {"stream_options_without_stream", true, "{" MSG ",\"stream_options\":{\"include_usage\":true}}",
      "stream_options", "needs stream"},
     {"stream_options_unknown", true, "{" MSG ",\"stream\":true,\"stream_options\":{\"x\":true}}",
      "stream_options.x", "not supported"},
-    {"stop_empty_string", true, "{" MSG ",\"stop\":\"\"}", "stop", "1 to 256 bytes"},
-    {"stop_number", true, "{" MSG ",\"stop\":[1]}", "stop", "1 to 256 bytes"},
+    {"stop_empty_string", true, "{" MSG ",\"stop\":\"\"}", "stop",
+     "string 0 has 0 bytes, 1 to 256"},
+    {"stop_number", true, "{" MSG ",\"stop\":[\"a\",1]}", "stop", "stop[1]: 1 is given, a string"},
     {"stop_too_many", true,
      "{" MSG ",\"stop\":[\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\",\"10\",\"11\","
      "\"12\",\"13\",\"14\",\"15\",\"16\",\"17\"]}",
-     "stop", "more than 16"},
+     "stop", "17 strings, at most 16"},
     {"top_logprobs_alone", true, "{" MSG ",\"top_logprobs\":3}", "top_logprobs", "needs logprobs"},
     {"top_logprobs_21", true, "{" MSG ",\"logprobs\":true,\"top_logprobs\":21}", "top_logprobs",
      "out of range"},
@@ -77,11 +91,12 @@ static struct refusal {
     {"stream_of_two_prompts", false, "{\"prompt\":[\"a\",\"b\"],\"stream\":true}", "stream",
      "2 are given"},
     {"prompt_missing", false, "{}", "prompt", "missing"},
-    {"prompt_number", false, "{\"prompt\":5}", "prompt", "string"},
-    {"second_prompt_is_empty", false, "{\"prompt\":[\"a\",[]]}", "prompt", "prompt[1]: a string"},
+    {"prompt_number", false, "{\"prompt\":5}", "prompt", "5 is given, a string"},
+    {"second_prompt_is_empty", false, "{\"prompt\":[\"a\",[]]}", "prompt", "prompt[1]: an empty list is given, a string"},
     {"id_in_second_prompt", false, "{\"prompt\":[[1],[-1]]}", "prompt[1]", "prompt[1][0]"},
     {"prompt_ids_mixed", false, "{\"prompt\":[1,\"b\"]}", "prompt", "prompt[1]"},
-    {"prompt_id_negative", false, "{\"prompt\":[1,-1]}", "prompt", "prompt[1]"},
+    {"prompt_id_negative", false, "{\"prompt\":[1,-1]}", "prompt",
+     "prompt[1]: -1 is given, a token id"},
     {"nul_in_text", false, "{\"prompt\":\"a\\u0000b\"}", "", "not JSON"},
     {"half_a_surrogate", false, "{\"prompt\":\"\\ud800\"}", "", "not JSON"},
     {"nested_too_deep", true, "{" MSG ",\"metadata\":[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]}", "",
@@ -101,6 +116,7 @@ static void refuses(void **state)
     assert_true(r.messages == NULL && r.prompts == NULL);
     char *text = nw_api_error_json(&e);
     assert_non_null(text);
+    assert_null(strstr(text, "the request was refused")); /* never without its reason */
     assert_non_null(strstr(text, "\"type\":\"invalid_request_error\""));
     free(text);
 }

@@ -1,5 +1,5 @@
 /* The server's clock: who neither sends nor takes a byte is let go of, and who waits for an answer is
- * not. What it answers is the matter of tests/server/server_test.py.
+ * not; and what refusals say. More of what it answers: tests/server/server_test.py.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <arpa/inet.h>
 #include <poll.h>
@@ -45,12 +45,12 @@ static int close_server(void **state)
     return fixture_teardown(state);
 }
 
-/* A connection on which `body` was posted; small: with room for little of the answer. */
-static int post(const char *path, const char *body, bool small)
+/* A connection on which `body` was sent; small: with room for little of the answer. */
+static int ask(const char *method, const char *path, const char *more, const char *body, bool small)
 {
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
     const int bytes = 1;
-    char text[1024];
+    char head[256];
     const struct sockaddr_in a = {.sin_family = AF_INET,
                                   .sin_port = htons(nw_server_port(server)),
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -61,9 +61,11 @@ static int post(const char *path, const char *body, bool small)
     }
     assert_int_equal(connect(fd, (const struct sockaddr *)&a, sizeof a), 0);
     const int n =
-        snprintf(text, sizeof text, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n%s",
-                 path, strlen(body), body);
-    assert_int_equal(send(fd, text, (size_t)n, 0), n);
+        snprintf(head, sizeof head, "%s %s HTTP/1.1\r\nHost: x\r\n%sContent-Length: %zu\r\n\r\n",
+                 method, path, more, strlen(body));
+    assert_int_equal(send(fd, head, (size_t)n, 0), n);
+    (void)send(fd, body, strlen(body),
+               MSG_DONTWAIT); /* refused before it is read, where too long */
     return fd;
 }
 
@@ -84,6 +86,72 @@ static bool read_to_close(int fd, int ms, char *out, size_t n_out)
         n += (size_t)got;
         assert_true(n < n_out - 1);
         out[n] = '\0';
+    }
+}
+
+static int post(const char *path, const char *body, bool small)
+{
+    return ask("POST", path, "", body, small);
+}
+
+#define ONE_MESSAGE "\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]"
+
+static struct refusal {
+    const char *name, *method, *path, *body; /* body NULL: one byte longer than allowed */
+    int status;
+    const char *says; /* parts of the answer, with | between them */
+} refusals[] = {
+    {"no_such_path", "GET", "/v1/nothing", "", 404, "no such path '/v1/nothing'"},
+    {"path_of_bytes", "GET", "/%ff%e2%80", "", 404, "no such path '/?"},
+    {"wrong_method", "GET", "/v1/completions", "", 405, "/v1/completions takes POST, not GET"},
+    {"long_body", "POST", "/v1/completions", NULL, 413, "4194305 bytes|at most 4194304"},
+    {"other_model", "POST", "/v1/completions", "{\"prompt\":\"a\",\"model\":\"b\"}", 404,
+     "model 'b' is not served here, 'llama' is|\"param\":\"model\"|model_not_found"},
+    {"tokens_of_other_model", "POST", "/tokenize", "{\"prompt\":\"a\",\"model\":\"b\"}", 404,
+     "model 'b' is not served here|model_not_found"},
+    {"text_of_other_model", "POST", "/detokenize", "{\"tokens\":[1],\"model\":\"b\"}", 404,
+     "model 'b' is not served here|model_not_found"},
+    {"tokens_of_model_7", "POST", "/tokenize", "{\"prompt\":\"a\",\"model\":7}", 400,
+     "model: 7 is given, a string"},
+    {"tokens_of_two", "POST", "/tokenize", "{\"prompt\":\"a\"," ONE_MESSAGE "}", 400,
+     "prompt: stands beside messages, one of them"},
+    {"tokens_of_nothing", "POST", "/tokenize", "{}", 400, "prompt: nothing is given, a string"},
+    {"special_tokens_of_a_chat", "POST", "/tokenize",
+     "{" ONE_MESSAGE ",\"add_special_tokens\":true}", 400,
+     "add_special_tokens: goes with prompt, not with messages"},
+    {"markup_of_a_chat", "POST", "/tokenize", "{" ONE_MESSAGE ",\"parse_special\":true}", 400,
+     "parse_special: goes with prompt, not with messages"},
+    {"turn_of_a_prompt", "POST", "/tokenize", "{\"prompt\":\"a\",\"add_generation_prompt\":true}",
+     400, "add_generation_prompt: goes with messages, not with prompt"},
+    {"token_out_of_range", "POST", "/v1/completions", "{\"prompt\":[1,999]}", 400,
+     "prompt[1]: token id 999, 0 to|\"param\":\"prompt\""},
+    {"long_prompt", "POST", "/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":999}", 400,
+     "999 to generate: the context holds 256|\"param\":\"prompt\"|context_length_exceeded"},
+};
+
+static void refused(void **state)
+{
+    const struct refusal *r = *state;
+    const size_t n_big = server->opt.max_body_bytes + 1;
+    char answer[8192] = "";
+    char says[256];
+    char *save = NULL;
+    char *big = r->body == NULL ? calloc(n_big + 1, 1) : NULL;
+
+    if (big != NULL) {
+        memset(big, ' ', n_big);
+    }
+    const int fd =
+        ask(r->method, r->path, "Connection: close\r\n", big != NULL ? big : r->body, false);
+    assert_true(read_to_close(fd, PATIENT, answer, sizeof answer));
+    free(big);
+    (void)close(fd);
+    assert_int_equal(atoi(answer + strlen("HTTP/1.1 ")), r->status);
+    (void)snprintf(says, sizeof says, "%s", r->says);
+    for (char *part = strtok_r(says, "|", &save); part != NULL; part = strtok_r(NULL, "|", &save)) {
+        if (strstr(answer, part) == NULL) {
+            fail_msg("'%s' is not in %s", part, answer);
+        }
     }
 }
 
@@ -178,5 +246,10 @@ int main(void)
         cmocka_unit_test(a_client_that_waits_for_its_answer_gets_it),
         cmocka_unit_test(a_reader_that_stands_still_is_let_go),
     };
-    return cmocka_run_group_tests(tests, open_server, close_server);
+    if (open_server(NULL) != 0) {
+        return 1;
+    }
+    const int failed =
+        NW_RUN_TABLE("refusals", refusals, refused) + cmocka_run_group_tests(tests, NULL, NULL);
+    return close_server(NULL) + failed;
 }
