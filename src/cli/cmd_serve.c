@@ -209,5 +209,6 @@ const nw_command nw_cmd_serve = {
         "Prints 'listening on http://ADDRESS:PORT' when it is ready. SIGTERM or ^C stops it: new "
         "requests are refused, running ones have 10 seconds to end.\n\n"
         "A parameter that is not supported is refused with status 400 and its name; a full queue "
-        "with 429 and Retry-After.",
+        "with 429 and Retry-After. A connection on which the client neither sends nor takes a byte "
+        "for 30 seconds is closed; one that waits for its answer is not.",
 };

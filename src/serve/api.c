@@ -5,58 +5,14 @@
 
 #include <limits.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
-#include "model/unicode.h"
 #include "serve/messages.h"
 
 #define MAX_TOKENS_LIMIT 10000000
-
-nw_status nw_api_fail(nw_api_error *e, const char *param, const char *fmt, ...)
-{
-    va_list ap;
-
-    *e = (nw_api_error){.http_status = 400, .type = "invalid_request_error"};
-    (void)snprintf(e->param, sizeof e->param, "%.63s", param);
-    va_start(ap, fmt);
-    (void)vsnprintf(e->message, sizeof e->message, fmt, ap);
-    va_end(ap);
-    nw_utf8_mend(e->param); /* both may end inside a character */
-    nw_utf8_mend(e->message);
-    return NW_E_FORMAT;
-}
-
-nw_status nw_api_wrong(nw_api_error *e, const char *param, const json_t *found, const char *wanted)
-{
-    char text[NW_JSON_SHOWN];
-
-    return nw_api_fail(e, param, "%s: %s is given, %s is expected", param,
-                       found != NULL ? nw_json_show(found, text) : "nothing", wanted);
-}
-
-nw_status nw_api_no_memory(nw_api_error *e, const char *param)
-{
-    (void)nw_api_fail(e, param, "no memory for %s", param[0] != '\0' ? param : "the answer");
-    e->http_status = 503;
-    e->type = "server_error";
-    e->code = "out_of_memory";
-    return NW_E_NOMEM;
-}
-
-nw_status nw_api_check_model(const char *asked, const char *served, nw_api_error *e)
-{
-    if (strcmp(asked, served) == 0) {
-        return NW_OK;
-    }
-    (void)nw_api_fail(e, "model", "model '%.100s' is not served here, '%.100s' is", asked, served);
-    e->http_status = 404;
-    e->code = "model_not_found";
-    return NW_E_RANGE;
-}
 
 typedef nw_status (*read_fn)(const char *name, const json_t *v, nw_api_request *r, nw_api_error *e);
 
@@ -593,23 +549,4 @@ bool nw_api_one_prompt(const nw_api_request *all, size_t i, nw_api_request *out)
         nw_api_release(out);
     }
     return ok;
-}
-
-char *nw_api_error_json(const nw_api_error *e)
-{
-    json_t *param = e->param[0] != '\0' ? json_string(e->param) : json_null();
-    json_t *code = e->code != NULL ? json_string(e->code) : json_null();
-    json_t *message = json_string(e->message);
-
-    if (message == NULL) { /* cut inside a character */
-        message = json_string("the request was refused");
-    }
-    if (param == NULL) {
-        param = json_null();
-    }
-    json_t *root = json_pack("{s:{s:o, s:s, s:o, s:o}}", "error", "message", message, "type",
-                             e->type, "param", param, "code", code);
-    char *text = root != NULL ? json_dumps(root, JSON_COMPACT) : NULL;
-    json_decref(root);
-    return text;
 }

@@ -146,7 +146,7 @@ static void refused(void **state)
     assert_true(read_to_close(fd, PATIENT, answer, sizeof answer));
     free(big);
     (void)close(fd);
-    assert_int_equal(atoi(answer + strlen("HTTP/1.1 ")), r->status);
+    assert_int_equal(strtol(answer + strlen("HTTP/1.1 "), NULL, 10), r->status);
     (void)snprintf(says, sizeof says, "%s", r->says);
     for (char *part = strtok_r(says, "|", &save); part != NULL; part = strtok_r(NULL, "|", &save)) {
         if (strstr(answer, part) == NULL) {
