@@ -217,9 +217,7 @@ static enum MHD_Result generate(nw_server *s, struct MHD_Connection *conn, const
         nw_api_release(&req);
         return st == NW_OK ? answer_stream(s, conn, job) : answer_error(s, conn, &e);
     }
-    begin_wait(conn);
     char *text = nw_job_answer(s, &req, fd, &e);
-    end_wait(s, conn);
     nw_api_release(&req);
     return answer_text(s, conn, text, &e);
 }
@@ -392,7 +390,13 @@ enum MHD_Result nw_http_request(void *cls, struct MHD_Connection *conn, const ch
     if (*n_data > 0) {
         return gather(s, x, data, n_data);
     }
-    return x->n_discarded > 0 ? too_long(s, conn) : dispatch(s, conn, x);
+    if (x->n_discarded > 0) {
+        return too_long(s, conn);
+    }
+    begin_wait(conn);
+    const enum MHD_Result rc = dispatch(s, conn, x);
+    end_wait(s, conn);
+    return rc;
 }
 
 void nw_http_completed(void *cls, struct MHD_Connection *conn, void **req_cls,

@@ -197,8 +197,21 @@ static void a_client_that_waits_for_its_answer_gets_it(void **state)
     pthread_t t;
     char whole[8192] = "";
     char stream[8192] = "";
+    char tokens[8192] = "";
+    char *facts = calloc(1, 1 << 20);
 
     (void)state;
+    for (unsigned i = 0; i < NW_SERVE_TEXTS; i++) {
+        nw_gate_enter(&server->texts);
+    }
+    const int d = ask("POST", "/tokenize", "Connection: close\r\n", "{\"prompt\":\"a\"}", false);
+    nw_sleep_until_ns(nw_now_ns() + (int64_t)LONG_MS * 1000000);
+    for (unsigned i = 0; i < NW_SERVE_TEXTS; i++) {
+        nw_gate_leave(&server->texts);
+    }
+    assert_true(read_to_close(d, PATIENT, tokens, sizeof tokens));
+    (void)close(d);
+    assert_non_null(strstr(tokens, "\"count\":"));
     assert_int_equal(pthread_create(&t, NULL, hold_thread, &h), 0);
     while (!atomic_load(&h.held)) {
         nw_sleep_until_ns(nw_now_ns() + 1000000);
@@ -206,13 +219,18 @@ static void a_client_that_waits_for_its_answer_gets_it(void **state)
     const int a = post("/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":2}", false);
     const int b =
         post("/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":2,\"stream\":true}", false);
+    const int c = ask("GET", "/narrow/facts", "Connection: close\r\n", "", false);
+    assert_true(read_to_close(c, PATIENT, facts, 1 << 20));
     assert_true(read_to_close(a, PATIENT, whole, sizeof whole));
     assert_true(read_to_close(b, PATIENT, stream, sizeof stream));
     (void)pthread_join(t, NULL);
     assert_non_null(strstr(whole, "\"finish_reason\":\"length\""));
     assert_non_null(strstr(stream, "[DONE]"));
+    assert_non_null(strstr(facts, "\"ledger\":"));
     (void)close(a);
     (void)close(b);
+    (void)close(c);
+    free(facts);
 }
 
 /* One that takes nothing of a stream: its request ends, and its place is free again. */
