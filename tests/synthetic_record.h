@@ -18,7 +18,8 @@
 typedef struct {
     char dir[64], path[96];
     nw_record *rec;
-    const char *machine; /* of the runs that follow; NULL: none */
+    const char *machine;  /* of the runs that follow; NULL: none */
+    const char *settings; /* JSON, of the runs that follow; NULL: none */
 } syn;
 
 static inline void syn_ok(nw_status st, const nw_error *err)
@@ -74,6 +75,7 @@ static inline int64_t syn_begin_on(syn *s, const char *candidate, const char *st
                             .stage = stage,
                             .suite = suite,
                             .settings_hash = settings,
+                            .settings_json = s->settings,
                             .data_hash = data,
                             .machine_hash = s->machine,
                             .artifact_hash = candidate};
@@ -93,13 +95,22 @@ static inline void syn_end(syn *s, int64_t id)
     syn_ok(nw_record_run_end(s->rec, id, "done", &err), &err);
 }
 
+/* A reply of n bytes, up to 511. */
+static inline const char *syn_reply(double n)
+{
+    static char text[512];
+    memset(text, 'x', sizeof text - 1);
+    return text + (n < 511 ? 511 - (size_t)n : 0);
+}
+
 /* n items: the first `right` of the baseline's are right; a candidate gains `gain` of the others and
- * loses `loss` of those. Replies of `tokens`, all of which stop. */
-static inline void syn_items(syn *s, const char *candidate, const char *suite, size_t n,
-                             size_t right, size_t gain, size_t loss, double tokens)
+ * loses `loss` of those. Replies of `tokens` of four bytes each, all of which stop. */
+static inline void syn_items_of(syn *s, const char *candidate, const char *suite,
+                                const char *settings, size_t n, size_t right, size_t gain,
+                                size_t loss, double tokens)
 {
     nw_error err = {0};
-    const int64_t id = syn_begin(s, candidate, "quality", suite, "settings");
+    const int64_t id = syn_begin(s, candidate, "quality", suite, settings);
     nw_rec_item *rows = calloc(n, sizeof *rows);
     char(*names)[24] = calloc(n, sizeof *names);
     assert_true(rows != NULL && names != NULL);
@@ -111,12 +122,19 @@ static inline void syn_items(syn *s, const char *candidate, const char *suite, s
                                 .correct = ok,
                                 .n_prompt = 50,
                                 .n_output = (int64_t)(tokens + (double)(i % 7)),
+                                .output = syn_reply(4 * (tokens + (double)(i % 7))),
                                 .finish = "stop"};
     }
     syn_ok(nw_record_add_items(s->rec, id, rows, n, &err), &err);
     free(rows);
     free(names);
     syn_end(s, id);
+}
+
+static inline void syn_items(syn *s, const char *candidate, const char *suite, size_t n,
+                             size_t right, size_t gain, size_t loss, double tokens)
+{
+    syn_items_of(s, candidate, suite, "settings", n, right, gain, loss, tokens);
 }
 
 /* `windows` windows of 64 tokens; the candidate's nll is higher by `rise` on the mean. */

@@ -161,6 +161,7 @@ static void print_text(const json_t *out)
 
     print_interval("perplexity", out, "perplexity", "", 1);
     print_interval("  of the baseline", out, "perplexity_base", "", 1);
+    print_interval("bits per byte", out, "bits_per_byte", "", 1);
     print_interval("  ln ratio", out, "ln_ratio", " nats", 1);
     print_interval("KL to baseline", out, "kl_mean", " nats", 1);
     print_interval("  median", out, "kl_median", " nats", 1);

@@ -78,6 +78,7 @@ static nw_status fill_item(void *ctx, const nw_rec_item *row, nw_error *err)
     const double k = ++it->n_samples;
     it->score += (row->score - it->score) / k;
     it->n_output += (or_nan(row->n_output) - it->n_output) / k;
+    it->n_bytes += ((row->output == NULL ? none : (double)strlen(row->output)) - it->n_bytes) / k;
     it->stop += (stop - it->stop) / k;
     return NW_OK;
 }
@@ -267,22 +268,57 @@ static bool same(const char *a, const char *b)
     return strcmp(a == NULL ? "" : a, b == NULL ? "" : b) == 0;
 }
 
-/* Equal but for the key "baseline", which a baseline's own run cannot have. */
-static bool same_settings(const char *a, const char *b)
+/* The settings of two runs as documents, NULL where a run has none. */
+static void parse_settings(const nw_rec_run *a, const nw_rec_run *b, json_t *out[2])
 {
-    nw_error err = {0};
-    json_t *x = NULL;
-    json_t *y = NULL;
-    bool equal = false;
+    const char *const text[2] = {a->settings_json, b->settings_json};
+    nw_error ignored = {0};
 
-    if (a != NULL && b != NULL && nw_json_parse("settings", a, strlen(a), &x, &err) == NW_OK &&
-        nw_json_parse("settings", b, strlen(b), &y, &err) == NW_OK) {
-        (void)json_object_del(x, "baseline");
-        (void)json_object_del(y, "baseline");
-        equal = json_equal(x, y) == 1;
+    for (size_t i = 0; i < 2; i++) {
+        out[i] = NULL;
+        if (text[i] == NULL ||
+            nw_json_parse("settings", text[i], strlen(text[i]), &out[i], &ignored) != NW_OK) {
+            out[i] = NULL;
+        }
     }
-    json_decref(x);
-    json_decref(y);
+}
+
+static bool differ_in(json_t *const doc[2], const char *key)
+{
+    const char *x = json_string_value(json_object_get(doc[0], key));
+    const char *y = json_string_value(json_object_get(doc[1], key));
+    return x != NULL && y != NULL && strcmp(x, y) != 0;
+}
+
+bool nw_data_other_tokenizer(const nw_rec_run *a, const nw_rec_run *b)
+{
+    json_t *doc[2];
+
+    parse_settings(a, b, doc);
+    const bool differ = differ_in(doc, "tokenizer");
+    json_decref(doc[0]);
+    json_decref(doc[1]);
+    return differ;
+}
+
+/* Equal but for the key "baseline", which a baseline's own run cannot have, and for what comes with
+ * another model. */
+static bool same_settings(const nw_rec_run *a, const nw_rec_run *b)
+{
+    json_t *doc[2];
+
+    parse_settings(a, b, doc);
+    const bool two_models = differ_in(doc, "tokenizer");
+    for (size_t i = 0; i < 2; i++) {
+        (void)json_object_del(doc[i], "baseline");
+        if (two_models) {
+            (void)json_object_del(doc[i], "tokenizer");
+            (void)json_object_del(doc[i], "template");
+        }
+    }
+    const bool equal = doc[0] != NULL && json_equal(doc[0], doc[1]) == 1;
+    json_decref(doc[0]);
+    json_decref(doc[1]);
     return equal;
 }
 
@@ -314,8 +350,7 @@ const char *nw_data_mismatch(const nw_rec_run *a, const nw_rec_run *b)
     if (!same(a->data_hash, b->data_hash)) {
         return "different data";
     }
-    if (!same(a->settings_hash, b->settings_hash) &&
-        !same_settings(a->settings_json, b->settings_json)) {
+    if (!same(a->settings_hash, b->settings_hash) && !same_settings(a, b)) {
         return "different settings";
     }
     return NULL;

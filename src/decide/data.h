@@ -11,6 +11,7 @@ typedef struct {
     const char *id, *cluster; /* cluster: the id where the item has none */
     double score;             /* mean over samples; NaN when any sample has none */
     double n_output, stop;    /* tokens a reply, share that stopped by itself; NaN unknown */
+    double n_bytes;           /* of the reply; NaN unknown */
     double chance;            /* score of a blind guess; 0 where it cannot be told */
     unsigned n_samples;
 } nw_dec_item;
@@ -60,11 +61,14 @@ NW_MUST_USE nw_status nw_data_speed(nw_record *rec, const nw_rec_run *run, nw_ar
 /* Inside the service level: answered, and neither limit (0: none) exceeded. */
 bool nw_request_good(const nw_dec_request *q, const nw_regime_rule *slo);
 
-/* Two runs may be compared: same suite, same data, same settings (what is said there about the
- * baseline itself aside). NULL, or what differs. */
 /* Why a candidate has no run of a suite, from its row's "not_measured": {"layer": reason}; *buf is filled
  * and returned; NULL where nothing is said. */
 const char *nw_data_absent(const nw_rec_candidate *c, const char *suite, char *buf, size_t n);
+/* Two runs may be compared: same suite, same data, same settings (what is said there about the
+ * baseline itself aside). NULL, or what differs. Another tokenizer is another model, whose chat template
+ * is its own: its tasks pair by item all the same. */
 const char *nw_data_mismatch(const nw_rec_run *a, const nw_rec_run *b);
+/* Both name a tokenizer, and not the same: what is counted in tokens cannot be compared. */
+bool nw_data_other_tokenizer(const nw_rec_run *a, const nw_rec_run *b);
 
 #endif

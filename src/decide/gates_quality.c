@@ -224,9 +224,16 @@ static nw_status length_gate(const slice *s)
     static const struct {
         const char *slice, *what;
         nw_item_value value;
-    } parts[] = {{" tokens", "tokens", nw_item_tokens}, {" stops", "stops", nw_item_stop}};
+    } parts[] = {{" tokens", "tokens", nw_item_tokens},
+                 {" bytes", "bytes", nw_item_bytes},
+                 {" stops", "stops", nw_item_stop}};
+    /* tokens of two tokenizers are two units */
+    const size_t skipped = nw_data_other_tokenizer(s->base, s->cand) ? 0 : 1;
 
     for (size_t i = 0; i < NW_COUNT(parts); i++) {
+        if (i == skipped) {
+            continue;
+        }
         nw_dec_verdict *v = add(s, parts[i].slice);
         nw_paired_items p;
         if (v == NULL || nw_pair_items(s->rec, s->base, s->cand, parts[i].value, &s->d->arena, &p,
@@ -310,12 +317,34 @@ static void say_window(const slice *s, nw_dec_verdict *v, const nw_ni_result *r,
                  advice(s, r->verdict));
 }
 
+/* Perplexity, divergence and top-1 are figures of the tokens of one tokenizer. */
+static nw_status not_comparable(const slice *s, nw_dec_verdict *v)
+{
+    double bits[2] = {(double)NAN, (double)NAN};
+
+    if (nw_record_metric(s->rec, s->base->id, "bits_per_byte", &bits[0], s->err) != NW_OK ||
+        nw_record_metric(s->rec, s->cand->id, "bits_per_byte", &bits[1], s->err) != NW_OK) {
+        return s->err->code;
+    }
+    char figures[96] = "; no bits per byte in the record";
+    if (!isnan(bits[0]) && !isnan(bits[1])) {
+        (void)snprintf(figures, sizeof figures, ": bits per byte %.4f to %.4f (%+.4f)", bits[0],
+                       bits[1], bits[1] - bits[0]);
+    }
+    nw_gates_set(s->d, v, NW_VERDICT_INCONCLUSIVE, "not comparable across two tokenizers%s",
+                 figures);
+    return NW_OK;
+}
+
 static nw_status window_gate(const slice *s)
 {
     nw_dec_verdict *v = add(s, "");
     window_sums w;
     nw_ni_result r;
 
+    if (v != NULL && nw_data_other_tokenizer(s->base, s->cand)) {
+        return not_comparable(s, v);
+    }
     if (v == NULL || pair_windows(s, &w) != NW_OK) {
         return s->err->code;
     }
@@ -365,7 +394,9 @@ static nw_status one_slice(slice *s)
         return missing(s->d, s->candidate, s->g, suite, why, s->err);
     }
     const char *mismatch = nw_data_mismatch(s->base, s->cand);
-    if (mismatch != NULL) {
+    const bool windows =
+        s->g->kind == NW_GATE_PERPLEXITY || s->g->kind == NW_GATE_KL || s->g->kind == NW_GATE_TOP1;
+    if (mismatch != NULL && !(windows && nw_data_other_tokenizer(s->base, s->cand))) {
         nw_dec_verdict *v = add(s, "");
         if (v == NULL) {
             return s->err->code;

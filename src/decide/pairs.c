@@ -25,6 +25,11 @@ double nw_item_tokens(const nw_dec_item *it)
     return it->n_output;
 }
 
+double nw_item_bytes(const nw_dec_item *it)
+{
+    return it->n_bytes;
+}
+
 double nw_item_stop(const nw_dec_item *it)
 {
     return it->stop;

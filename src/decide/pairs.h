@@ -17,6 +17,7 @@ typedef struct {
 typedef double (*nw_item_value)(const nw_dec_item *it);
 double nw_item_score(const nw_dec_item *it);
 double nw_item_tokens(const nw_dec_item *it);
+double nw_item_bytes(const nw_dec_item *it);
 double nw_item_stop(const nw_dec_item *it);
 
 /* All memory is the arena's. */

@@ -42,6 +42,30 @@ static json_t *settings_of(const nw_eval_session *s, const nw_windows *w, uint32
                      s->base != NULL ? nw_artifact_hash(nw_engine_artifact(s->base)) : "none");
 }
 
+/* Perplexity is a figure of one tokenizer's tokens; bits a byte of the scored text can be held against
+ * those of another model. */
+static nw_status keep_bits_per_byte(const nw_eval_session *s, const nw_windows *w,
+                                    const collector *c, const nw_eval_run *run, json_t *out,
+                                    nw_error *err)
+{
+    double nll = 0;
+
+    for (size_t i = 0; i < c->n; i++) {
+        nll += c->rows[i].nll;
+    }
+    if (w->n_scored_bytes == 0) {
+        return NW_OK;
+    }
+    const double bits = nll / log(2) / (double)w->n_scored_bytes;
+    const nw_rec_metric rows[] = {
+        {"bits_per_byte", bits, "bits", NULL},
+        {"scored_bytes", (double)w->n_scored_bytes, "bytes", NULL},
+    };
+    (void)json_object_set_new(out, "bits_per_byte", json_real(bits));
+    return s->record != NULL ? nw_record_add_metrics(s->record, run->id, rows, NW_COUNT(rows), err)
+                             : NW_OK;
+}
+
 static nw_status measure(nw_eval_session *s, const nw_windows *w, nw_eval_run *run, json_t *out,
                          nw_error *err)
 {
@@ -61,6 +85,7 @@ static nw_status measure(nw_eval_session *s, const nw_windows *w, nw_eval_run *r
         st = nw_record_add_tokens(s->record, run->id, c.rows, c.n, err);
     }
     st = st == NW_OK ? nw_summary_tokens(c.rows, c.nll_base, c.n, out, err) : st;
+    st = st == NW_OK ? keep_bits_per_byte(s, w, &c, run, out, err) : st;
     free(c.rows);
     free(c.nll_base);
     return st;

@@ -9,8 +9,7 @@
 
 /* Adds to `out`: perplexity with its 95 % interval (Student's t over windows), and, where rows
  * carry a baseline, its perplexity, ln ratio, KL (mean, median, p99, max) and top-1 agreement.
- * nll_base [n], NaN without a baseline. n_bytes of the whole text give bits per byte only where all
- * of it was scored, so it is left to the caller's data and not reported here. */
+ * nll_base [n], NaN without a baseline. */
 NW_MUST_USE nw_status nw_summary_tokens(const nw_rec_token *rows, const double *nll_base, size_t n,
                                         json_t *out, nw_error *err);
 

@@ -170,6 +170,34 @@ static nw_status cut_text(const nw_tokenizer *tok, const nw_window_options *o, n
     return st;
 }
 
+/* Bytes of the text of the first n tokens; control tokens are none of it. */
+static nw_status bytes_of(const nw_tokenizer *tok, const int32_t *ids, size_t n, nw_buf *text,
+                          uint64_t *bytes, nw_error *err)
+{
+    text->len = 0;
+    const nw_status st = nw_tokenizer_decode(tok, ids, n, 0, text, err);
+    *bytes = text->len;
+    return st;
+}
+
+static nw_status count_bytes(const nw_tokenizer *tok, nw_windows *w, nw_error *err)
+{
+    nw_status st = NW_OK;
+    nw_buf text;
+
+    nw_buf_init(&text, TEXT_MAX);
+    for (size_t i = 0; i < w->n && st == NW_OK; i++) {
+        const nw_window *one = &w->items[i];
+        uint64_t whole = 0;
+        uint64_t before = 0;
+        st = bytes_of(tok, one->ids, one->n, &text, &whole, err);
+        st = st == NW_OK ? bytes_of(tok, one->ids, one->first, &text, &before, err) : st;
+        w->n_scored_bytes += whole > before ? whole - before : 0;
+    }
+    nw_buf_release(&text);
+    return st;
+}
+
 nw_status nw_windows_open(const nw_tokenizer *tok, const nw_window_options *o, nw_windows *out,
                           nw_error *err)
 {
@@ -192,6 +220,7 @@ nw_status nw_windows_open(const nw_tokenizer *tok, const nw_window_options *o, n
     if (st == NW_OK && w.n_scored == 0) {
         st = nw_fail(err, NW_E_RANGE, "%s: no token to score in %zu windows", o->path, w.n);
     }
+    st = st == NW_OK ? count_bytes(tok, &w, err) : st;
     if (st != NW_OK) {
         nw_windows_release(&w);
         return st;

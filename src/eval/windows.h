@@ -32,10 +32,11 @@ typedef struct {
     nw_cut cut;
     nw_window *items;
     size_t n;
-    uint64_t n_scored;   /* tokens, all windows */
-    uint64_t n_bytes;    /* of the text file */
-    nw_digest data_hash; /* of the file */
-    int32_t *ids;        /* owned storage of all windows */
+    uint64_t n_scored;       /* tokens, all windows */
+    uint64_t n_scored_bytes; /* of the text that they are */
+    uint64_t n_bytes;        /* of the text file */
+    nw_digest data_hash;     /* of the file */
+    int32_t *ids;            /* owned storage of all windows */
 } nw_windows;
 
 const char *nw_cut_name(nw_cut cut);

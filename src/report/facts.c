@@ -101,17 +101,20 @@ static nw_status load_candidates(nw_record *r, nw_facts *f, nw_error *err)
     }
     const nw_estimate none = {(double)NAN, (double)NAN, (double)NAN};
     for (size_t i = 0; i < f->n; i++) {
-        f->c[i] = (nw_facts_candidate){
-            .row = rows[i],
-            .baseline = strcmp(rows[i].role, "baseline") == 0,
-            .text = {.ppl = none, .ln_ratio = none, .kl_mean = none, .top1 = none},
-            .decode_tps = none,
-            .prefill_tps = none,
-            .peak_rss_bytes = (double)NAN,
-            .weight_bytes = (double)NAN,
-            .kv_bytes_per_token = (double)NAN,
-            .workspace_bytes = (double)NAN,
-            .load_s = (double)NAN};
+        f->c[i] = (nw_facts_candidate){.row = rows[i],
+                                       .baseline = strcmp(rows[i].role, "baseline") == 0,
+                                       .text = {.ppl = none,
+                                                .ln_ratio = none,
+                                                .kl_mean = none,
+                                                .top1 = none,
+                                                .bits_per_byte = (double)NAN},
+                                       .decode_tps = none,
+                                       .prefill_tps = none,
+                                       .peak_rss_bytes = (double)NAN,
+                                       .weight_bytes = (double)NAN,
+                                       .kv_bytes_per_token = (double)NAN,
+                                       .workspace_bytes = (double)NAN,
+                                       .load_s = (double)NAN};
         f->c[i].label = nw_text_clean(&f->arena, rows[i].name);
         if (f->c[i].label == NULL) {
             return nw_fail(err, NW_E_NOMEM, "no memory for a candidate's name");

@@ -55,6 +55,7 @@ typedef struct {
     int64_t run;
     size_t n_tokens, n_windows;
     nw_estimate ppl, ln_ratio, kl_mean, top1;
+    double bits_per_byte;
     double *kl; /* ascending [n_kl], nats */
     size_t n_kl;
 } nw_text_quality;

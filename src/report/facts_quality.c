@@ -164,6 +164,7 @@ static nw_status load_text(nw_record *r, nw_facts *f, nw_facts_candidate *c,
         st = window_estimate(t, NULL, COL_KL, &q->kl_mean, err);
         st = st == NW_OK ? window_estimate(t, NULL, COL_TOP1, &q->top1, err) : st;
     }
+    st = st == NW_OK ? nw_record_metric(r, run->id, "bits_per_byte", &q->bits_per_byte, err) : st;
     q->run = run->id;
     q->n_windows = t->n;
     for (size_t i = 0; i < t->n; i++) {

@@ -77,6 +77,7 @@ GETTER(bits, bare(c->row.effective_bits))
 GETTER(file, bare(c->row.file_bytes < 0 ? (double)NAN : (double)c->row.file_bytes / 1048576))
 GETTER(weights, bare(c->weight_bytes / 1048576))
 GETTER(ppl, c->text.ppl)
+GETTER(bits_per_byte, bare(c->text.bits_per_byte))
 GETTER(ln_ratio, c->text.ln_ratio)
 GETTER(kl, c->text.kl_mean)
 GETTER(top1, in_percent(&c->text.top1))
@@ -104,6 +105,7 @@ static const figure_row format_rows[] = {
 };
 static const figure_row text_rows[] = {
     {"perplexity", "", LOWER, get_ppl},
+    {"bits per byte of the text", "bits", LOWER, get_bits_per_byte},
     {"ln of the ratio to the baseline", "nats", LOWER, get_ln_ratio},
     {"mean KL divergence of a token", "nats", LOWER, get_kl},
     {"same most likely token", "%", HIGHER, get_top1},

@@ -61,6 +61,53 @@ static void default_gates_are_those_of_the_guide(void **state)
     nw_policy_release(&p);
 }
 
+/* ---- GUIDE section 8: big and quantized, or small and exact ---- */
+
+/* Two models with a tokenizer and a template each, at equal memory: tasks pair by item, and what is
+ * counted in tokens is not compared. The larger one's replies take half the tokens and the same bytes. */
+static void two_models_pair_by_task_and_not_by_token(void **state)
+{
+    fixture *f = *state;
+    syn_candidate(&f->s, "big-int4", "int4-g64", 269, 4.3);
+    for (size_t i = 0; i < 2; i++) {
+        const char *name = i == 0 ? "bf16" : "big-int4";
+        f->s.settings = i == 0 ? "{\"items\":\"q\",\"tokenizer\":\"small\",\"template\":\"s\"}"
+                               : "{\"items\":\"q\",\"tokenizer\":\"big\",\"template\":\"b\"}";
+        const char *hash = i == 0 ? "small" : "big";
+        nw_error err = {0};
+        syn_items_of(&f->s, name, "generate:a", hash, 2000, 1000, 300 * i, 100 * i, 30);
+        const int64_t id = syn_begin(&f->s, name, "quality", "perplexity", hash);
+        const nw_rec_token row = {.nll = 2, .kl = (double)NAN, .top1 = -1, .rank_base = -1};
+        syn_ok(nw_record_add_tokens(f->s.rec, id, &row, 1, &err), &err);
+        syn_metric(&f->s, id, "bits_per_byte", i == 0 ? 1.05 : 0.98);
+        syn_end(&f->s, id);
+    }
+    decide(f,
+           "policy: p\n" SHORT TASK
+           "  - {name: ppl, kind: perplexity, suites: perplexity, margin: 0.03, advisory: true}\n"
+           "  - {name: kl, kind: kl, suites: perplexity, margin: 0.1, advisory: true}\n"
+           "  - {name: length, kind: length, suites: 'generate:*', margin: 0.1}\n");
+    expect(f, "big-int4", "task", NW_VERDICT_PASS, "100 lost and 300 gained of 2000");
+    expect(f, "big-int4", "ppl", NW_VERDICT_INCONCLUSIVE,
+           "not comparable across two tokenizers: bits per byte 1.0500 to 0.9800 (-0.0700)");
+    expect(f, "big-int4", "kl", NW_VERDICT_INCONCLUSIVE, "not comparable across two tokenizers");
+    expect(f, "big-int4", "length", NW_VERDICT_PASS, "bytes 132 to 132 a reply");
+    assert_int_equal(f->d.quality[1], NW_VERDICT_PASS);
+}
+
+/* With one tokenizer another template is another setting: it moves scores by more than bits do. */
+static void another_template_of_one_model_is_refused(void **state)
+{
+    fixture *f = *state;
+    syn_candidate(&f->s, "int4", "int4-g64", 79, 4.3);
+    f->s.settings = "{\"tokenizer\":\"t\",\"template\":\"a\"}";
+    syn_items_of(&f->s, "bf16", "generate:a", "one", 2000, 1000, 0, 0, 30);
+    f->s.settings = "{\"tokenizer\":\"t\",\"template\":\"b\"}";
+    syn_items_of(&f->s, "int4", "generate:a", "two", 2000, 1000, 0, 0, 30);
+    decide(f, "policy: p\n" SHORT TASK);
+    expect(f, "int4", "task", NW_VERDICT_INCONCLUSIVE, "refused: different settings");
+}
+
 /* ---- several gates, several slices ---- */
 
 /* The bound of one slice of eight lies outside its margin, with a p that eight slices explain. */
@@ -219,6 +266,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(default_gates_are_those_of_the_guide),
+        TEST(two_models_pair_by_task_and_not_by_token),
+        TEST(another_template_of_one_model_is_refused),
         TEST(a_regression_is_claimed_after_holm_over_slices),
         TEST(a_missing_slice_fails_whatever_holm_says),
         TEST(an_open_gate_says_what_would_decide_it),

@@ -74,6 +74,7 @@ static void show(const nw_windows *w, char *out, size_t n)
         scored += x->n - x->first;
     }
     assert_true(w->n_scored == scored);
+    assert_true(w->n_scored_bytes == scored); /* a letter is a byte; <s> is never scored */
 }
 
 static void cut(void **state)
