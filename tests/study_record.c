@@ -220,6 +220,31 @@ static void put_micro(maker *m, size_t c)
     end(m, id);
 }
 
+/* Answers that end by themselves, half as long again with the second candidate; a tenth hits the limit. */
+static void put_natural(maker *m, size_t c)
+{
+    const int64_t id = begin(m, c, "micro", "batch1-natural", "batch1-natural", NULL);
+
+    for (int64_t i = 0; i < (int64_t)m->o->n_micro; i++) {
+        const int64_t n = (16 + i % 9) * (c == 2 ? 3 : 2) / 2;
+        const int64_t s_ns = i * 4000000000;
+        const int64_t f_ns = s_ns + (int64_t)(looks[c].ttft_ms * 1e6);
+        const nw_rec_request row = {.idx = i,
+                                    .s_ns = s_ns,
+                                    .d_ns = s_ns,
+                                    .f_ns = f_ns,
+                                    .l_ns = f_ns + (int64_t)((double)n * looks[c].tpot_ms * 1e6),
+                                    .n_prompt = 64,
+                                    .n_asked = 40,
+                                    .n_output = n,
+                                    .status = "ok",
+                                    .finish = i % 10 == 9 ? "length" : "stop",
+                                    .correct = -1};
+        must(nw_record_add_requests(m->rec, id, &row, 1, &m->err), &m->err);
+    }
+    end(m, id);
+}
+
 static void put_load(maker *m, size_t c, size_t rate)
 {
     static const double rates[N_RATES] = {0.9, 1.8, 3.6};
@@ -327,6 +352,9 @@ void nw_study_record_make(const char *path, const nw_study_record *o)
         for (size_t r = 0; r < N_RATES && o->n_load > 0; r++) {
             put_load(&m, c, r);
         }
+    }
+    for (size_t c = 0; c < NW_COUNT(looks); c++) {
+        put_natural(&m, c);
     }
     if (o->decided) {
         put_conclusions(&m);

@@ -110,6 +110,7 @@ static nw_status load_candidates(nw_record *r, nw_facts *f, nw_error *err)
                                                 .bits_per_byte = (double)NAN},
                                        .decode_tps = none,
                                        .prefill_tps = none,
+                                       .natural = {.mean_tokens = (double)NAN},
                                        .peak_rss_bytes = (double)NAN,
                                        .weight_bytes = (double)NAN,
                                        .kv_bytes_per_token = (double)NAN,

@@ -60,6 +60,13 @@ typedef struct {
     size_t n_kl;
 } nw_text_quality;
 
+/* Batch 1 with answers that end by themselves: is it equal service? */
+typedef struct {
+    nw_latency e2e; /* from the request to its last token, of those that were answered */
+    size_t n, n_tokens, n_stop; /* answered; that say their length; that stopped by themselves */
+    double mean_tokens;         /* NaN: none */
+} nw_natural;
+
 typedef struct {
     nw_rec_candidate row;
     const char *label; /* the name as valid UTF-8, for figures */
@@ -70,6 +77,7 @@ typedef struct {
     int64_t micro_run, load_run; /* load_run: the one with the highest rate; 0: none */
     nw_latency ttft1, tpot1;     /* batch 1 */
     nw_estimate decode_tps, prefill_tps;
+    nw_natural natural;
     nw_load_point *load; /* [n_load] in order of the offered rate */
     size_t n_load;
     double peak_rss_bytes, weight_bytes, kv_bytes_per_token, workspace_bytes, load_s;
@@ -112,6 +120,9 @@ nw_stand nw_facts_stand(const nw_facts *f, const char *candidate);
 /* Parts of nw_facts_load. */
 NW_MUST_USE nw_status nw_facts_quality(nw_record *r, nw_facts *f, nw_error *err);
 NW_MUST_USE nw_status nw_facts_speed(nw_record *r, nw_facts *f, nw_error *err);
+
+/* Median by nearest rank with its 95% interval by order statistics; NaN for n = 0. */
+nw_estimate nw_facts_median(const double *sorted, size_t n);
 
 /* Growing array in the arena of f: room for one more element behind n. NULL: no memory. */
 void *nw_facts_grow(nw_facts *f, void *old, size_t n, size_t *cap, size_t size);

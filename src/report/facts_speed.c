@@ -67,8 +67,7 @@ static nw_status read_micro(void *ctx, const nw_rec_request *q, nw_error *err)
     return st;
 }
 
-/* Median by nearest rank with its order-statistic interval. */
-static nw_estimate median_of(const double *sorted, size_t n)
+nw_estimate nw_facts_median(const double *sorted, size_t n)
 {
     nw_estimate e = {(double)NAN, (double)NAN, (double)NAN};
 
@@ -96,9 +95,50 @@ static nw_status load_micro(nw_record *r, nw_facts *f, nw_facts_candidate *c, nw
     nw_sort(c->ttft1.ms, c->ttft1.n);
     nw_sort(c->tpot1.ms, c->tpot1.n);
     nw_sort(m.prefill.ms, m.prefill.n);
-    c->prefill_tps = median_of(m.prefill.ms, m.prefill.n);
-    const nw_estimate tpot = median_of(c->tpot1.ms, c->tpot1.n);
+    c->prefill_tps = nw_facts_median(m.prefill.ms, m.prefill.n);
+    const nw_estimate tpot = nw_facts_median(c->tpot1.ms, c->tpot1.n);
     c->decode_tps = (nw_estimate){1e3 / tpot.value, 1e3 / tpot.hi, 1e3 / tpot.lo};
+    return st;
+}
+
+typedef struct {
+    nw_facts *f;
+    nw_natural *out;
+    size_t e2e_cap;
+    double tokens;
+} natural_reader;
+
+static nw_status read_natural(void *ctx, const nw_rec_request *q, nw_error *err)
+{
+    natural_reader *r = ctx;
+    nw_natural *o = r->out;
+
+    if (strcmp(q->status, "ok") != 0) {
+        return NW_OK;
+    }
+    o->n++;
+    o->n_stop += q->finish != NULL && strcmp(q->finish, "stop") == 0 ? 1 : 0;
+    if (q->n_output >= 0) {
+        o->n_tokens++;
+        r->tokens += (double)q->n_output;
+    }
+    return q->s_ns >= 0 && q->l_ns >= q->s_ns
+               ? add_ms(r->f, &o->e2e, &r->e2e_cap, (double)(q->l_ns - q->s_ns) * 1e-6, err)
+               : NW_OK;
+}
+
+static nw_status load_natural(nw_record *r, nw_facts *f, nw_facts_candidate *c, nw_error *err)
+{
+    const nw_rec_run *run = nw_facts_run(f, c->row.name, "micro", "batch1-natural");
+    natural_reader n = {.f = f, .out = &c->natural};
+
+    if (run == NULL) {
+        return NW_OK;
+    }
+    const nw_status st = nw_record_requests(r, run->id, read_natural, &n, err);
+    nw_sort(c->natural.e2e.ms, c->natural.e2e.n);
+    c->natural.mean_tokens =
+        c->natural.n_tokens > 0 ? n.tokens / (double)c->natural.n_tokens : (double)NAN;
     return st;
 }
 
@@ -447,6 +487,7 @@ nw_status nw_facts_speed(nw_record *r, nw_facts *f, nw_error *err)
     for (size_t i = 0; i < f->n && st == NW_OK; i++) {
         nw_facts_candidate *c = &f->c[i];
         st = load_micro(r, f, c, err);
+        st = st == NW_OK ? load_natural(r, f, c, err) : st;
         st = st == NW_OK ? load_load(r, f, c, err) : st;
         st = st == NW_OK ? load_costs(r, c, err) : st;
         st = st == NW_OK ? load_kernels(r, f, c, err) : st;

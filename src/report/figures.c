@@ -67,6 +67,11 @@ static const nw_latency *tpot1(const nw_facts *f, size_t i)
     return &f->c[i].tpot1;
 }
 
+static const nw_latency *natural(const nw_facts *f, size_t i)
+{
+    return &f->c[i].natural.e2e;
+}
+
 static const nw_latency *ttft_load(const nw_facts *f, size_t i)
 {
     const nw_load_point *p = nw_facts_point(f, &f->c[i]);
@@ -137,6 +142,7 @@ nw_status nw_figures_build(const nw_facts *f, nw_figures *g, nw_error *err)
     }
     add_latency(f, g, "ttft-batch1", "time to first token, ms", ttft1, 0);
     add_latency(f, g, "tpot-batch1", "time per output token, ms", tpot1, 0);
+    add_latency(f, g, "natural-batch1", "time to the last token, ms", natural, 0);
     add_latency(f, g, "ttft-load", "time to first token, ms", ttft_load, f->slo_ttft_ms);
     add_latency(f, g, "tpot-load", "time per output token, ms", tpot_load, f->slo_tpot_ms);
     add_divergence(f, g);

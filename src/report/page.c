@@ -22,6 +22,7 @@ static const struct {
     {"tasks", "Tasks", nw_section_tasks},
     {"kernels", "Kernels", nw_section_kernels},
     {"memory", "Memory", nw_section_memory},
+    {"terms", "Terms", nw_section_terms},
     {"protocol", "Protocol and provenance", nw_section_protocol},
     {"raw", "Raw data", nw_section_raw},
 };

@@ -26,6 +26,7 @@ void nw_section_divergence(const nw_page *p);
 void nw_section_tasks(const nw_page *p);
 void nw_section_kernels(const nw_page *p);
 void nw_section_memory(const nw_page *p);
+void nw_section_terms(const nw_page *p);
 void nw_section_protocol(const nw_page *p);
 void nw_section_raw(const nw_page *p);
 

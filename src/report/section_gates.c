@@ -289,8 +289,9 @@ void nw_section_gates(const nw_page *p)
         p->out,
         "<p>A gate passes when the whole interval lies inside the margin, fails when the whole "
         "interval lies outside, and is INCONCLUSIVE in between: then the number of items says what "
-        "would decide it. In each bar the shaded part is allowed, the thick line is the interval, "
-        "the tick is the estimate.</p>\n");
+        "would decide it. Each end of an interval is a one-sided bound at the level of the policy "
+        "(95% unless it says otherwise). In each bar the shaded part is allowed, the thick line is "
+        "the interval, the tick is the estimate.</p>\n");
     nw_page_table_open(p, "gates", "Verdicts by gate and candidate");
     (void)nw_buf_puts(p->out, "<thead><tr><th scope=\"col\">Gate</th>");
     for (size_t i = 0; i < p->f->n; i++) {

@@ -22,6 +22,64 @@ static size_t n_micro(const nw_facts *f)
     return f->c[0].ttft1.n > f->c[0].tpot1.n ? f->c[0].ttft1.n : f->c[0].tpot1.n;
 }
 
+/* "11.2, 97% of the baseline's" and whether that lies in the band of equal service. */
+static void write_length(const nw_page *p, const nw_natural *n, const nw_natural *base)
+{
+    const double ratio = n->mean_tokens / base->mean_tokens;
+    nw_num a;
+    nw_num b;
+
+    (void)nw_html(p->out, "<td>%s", nw_sig(n->mean_tokens, &a));
+    if (n != base && isfinite(ratio)) {
+        (void)nw_html(p->out, " <small>%s%% of the baseline's</small>",
+                      nw_fixed(100 * ratio, 0, &b));
+    }
+    (void)nw_html(p->out, "</td><td>%s</td><td class=\"t\">",
+                  nw_fixed(n->n > 0 ? 100 * (double)n->n_stop / (double)n->n : (double)NAN, 0, &a));
+    (void)nw_buf_puts(p->out, n == base || !isfinite(ratio)  ? NW_EN_DASH
+                              : ratio >= 0.9 && ratio <= 1.1 ? "yes"
+                                                             : "<b>no</b>");
+    (void)nw_buf_puts(p->out, "</td></tr>\n");
+}
+
+/* Answers of equal length measure speed; these say whether the answers are as long as before. */
+static void write_natural(const nw_page *p)
+{
+    const nw_natural *base = &p->f->c[0].natural;
+
+    if (base->n == 0) {
+        return;
+    }
+    (void)nw_html(
+        p->out,
+        "<h3>One request at a time, answers that end by themselves, n = %zu</h3>\n"
+        "<p>Above, every answer has the same length, so that speed is compared. Here each "
+        "model stops when it wants to: a candidate that is faster a token and talks "
+        "longer is not faster. Between 90%% and 110%% of the baseline's mean length counts "
+        "as equal service.</p>\n",
+        base->n);
+    nw_page_figure(p, "natural-batch1", "Time to the last token, answers that end by themselves",
+                   "From the request to the last token of its answer.");
+    nw_page_table_open(p, "numbers", "Answers that end by themselves");
+    (void)nw_buf_puts(
+        p->out, "<thead><tr><th scope=\"col\">Candidate</th><th scope=\"col\">time per "
+                "request <small>ms, median</small></th><th scope=\"col\">tokens <small>a "
+                "reply, mean</small></th><th scope=\"col\">stopped by itself <small>%</small>"
+                "</th><th scope=\"col\" class=\"t\">equal length</th></tr></thead>\n<tbody>\n");
+    for (size_t i = 0; i < p->f->n; i++) {
+        const nw_natural *n = &p->f->c[i].natural;
+        const nw_estimate e2e = nw_facts_median(n->e2e.ms, n->e2e.n);
+        (void)nw_buf_puts(p->out, "<tr><th scope=\"row\">");
+        nw_page_mark(p, i);
+        (void)nw_html(p->out, "%s</th><td>", p->f->c[i].row.name);
+        nw_page_estimate(p, &e2e);
+        (void)nw_buf_puts(p->out, "</td>");
+        write_length(p, n, base);
+    }
+    (void)nw_buf_puts(p->out, "</tbody>\n");
+    nw_page_table_close(p);
+}
+
 void nw_section_latency(const nw_page *p)
 {
     const nw_facts *f = p->f;
@@ -45,6 +103,7 @@ void nw_section_latency(const nw_page *p)
                        "Time per output token: the weights are read once for each. Bytes count.");
         pair_close(p);
     }
+    write_natural(p);
     if (f->has_load) {
         const nw_load_point *base = &f->c[0].load[f->operating];
         (void)snprintf(at, sizeof at, "%.3g requests/s offered, n = %zu", base->offered_rps,
@@ -101,6 +160,12 @@ static void write_load_table(const nw_page *p)
     }
     (void)nw_buf_puts(p->out, "</tbody>\n");
     nw_page_table_close(p);
+    (void)nw_buf_puts(
+        p->out,
+        "<p class=\"note\">Steady: the two halves of the window have medians of the time to "
+        "first token within 5%, and neither that time nor the requests in flight drift by "
+        "more than 10% of their mean (upper 95% bound). \"No\" means that the rate may not "
+        "hold for longer, or that the window was too short to tell.</p>\n");
 }
 
 static void write_limits(const nw_page *p)
@@ -228,8 +293,9 @@ void nw_section_frontier(const nw_page *p)
     }
     (void)nw_buf_puts(
         p->out, "<p>Filled marks pass every gate, hollow ones are not decided, crosses failed "
-                "a gate. Quality is the change of the worst task slice against the baseline. "
-                "Whiskers are 95% intervals; a candidate is called dominated only where 95% "
+                "a gate. Quality is the change of the worst task suite that decides, as a "
+                "share of the baseline's score. Whiskers are 95% intervals; a candidate is called "
+                "dominated only where 95% "
                 "of the draws agree.</p>\n");
     pair_open(p);
     for (size_t r = 0; r < NW_COUNT(rows); r++) {

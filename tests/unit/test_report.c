@@ -41,8 +41,8 @@ static int teardown(void **state)
     return 0;
 }
 
-/* The page of a record, without node: the caller frees it. */
-static char *page_of(const fixture *f, const nw_study_record *o, const char *title)
+/* The page of the record that is there, without node: the caller frees it. */
+static char *page_again(const fixture *f, const char *title)
 {
     const nw_report_options options = {
         .record = f->record, .out = f->page, .title = title, .render = "/nonexistent/render.mjs"};
@@ -51,7 +51,6 @@ static char *page_of(const fixture *f, const nw_study_record *o, const char *tit
     char *text = NULL;
     size_t n = 0;
 
-    nw_study_record_make(f->record, o);
     if (nw_report_write(&options, &r, &err) != NW_OK ||
         nw_file_read(f->page, 64 << 20, &text, &n, &err) != NW_OK) {
         fail_msg("%s", err.message);
@@ -60,6 +59,12 @@ static char *page_of(const fixture *f, const nw_study_record *o, const char *tit
     assert_int_equal(r.n_bytes, n);
     assert_non_null(strstr(r.why_no_figures, "narrow-render.mjs"));
     return text;
+}
+
+static char *page_of(const fixture *f, const nw_study_record *o, const char *title)
+{
+    nw_study_record_make(f->record, o);
+    return page_again(f, title);
 }
 
 static const nw_study_record small = {.decided = true, .n_micro = 30, .n_load = 40};
@@ -384,6 +389,71 @@ static void the_page_is_as_it_was(void **state)
     free(page);
 }
 
+/* A candidate whose rows all pass and which the decision holds open, by Holm over candidates, does not
+ * count as passed. */
+static void the_count_of_candidates_is_the_decisions(void **state)
+{
+    const fixture *f = *state;
+    nw_record *rec = NULL;
+    nw_error err = {0};
+    const nw_rec_decision row = {"policyhash0", "batch1", "int8-w8a8", "why",
+                                 "{\"quality\":{\"int8-w8a8\":\"INCONCLUSIVE\"}}"};
+    char *page = page_of(f, &small, NULL);
+
+    assert_non_null(strstr(page, "<strong>1</strong> with every deciding gate passed; "
+                                 "<strong>1</strong> with a failed gate; <strong>1</strong> not "
+                                 "decided yet"));
+    free(page);
+    assert_int_equal(nw_record_open(f->record, NW_RECORD_WRITE, &rec, &err), NW_OK);
+    assert_int_equal(nw_record_add_decisions(rec, &row, 1, &err), NW_OK);
+    nw_record_close(rec);
+    page = page_again(f, NULL);
+    assert_non_null(strstr(page, "Candidates: <strong>1</strong> with a failed gate; "
+                                 "<strong>2</strong> not decided yet"));
+    free(page);
+}
+
+/* Lengths are 16 + i mod 9 of 30 requests, mean 19.7; half as long again for int4-g64. */
+static void answers_that_end_by_themselves_are_shown(void **state)
+{
+    char *page = page_of(*state, &small, NULL);
+
+    assert_non_null(strstr(page, "answers that end by themselves, n = 30</h3>"));
+    assert_non_null(strstr(page, "<td>19.7</td><td>90</td><td class=\"t\">"));
+    assert_non_null(strstr(page, "<td>19.7 <small>100% of the baseline's</small></td><td>90</td>"
+                                 "<td class=\"t\">yes</td>"));
+    assert_non_null(strstr(page, "<td>29.3 <small>149% of the baseline's</small></td><td>90</td>"
+                                 "<td class=\"t\"><b>no</b></td>"));
+    free(page);
+}
+
+/* What a column or a row is called stands among the terms. */
+static void every_term_is_explained(void **state)
+{
+    static const char *const terms[] = {
+        "TTFT",      "TPOT",      "goodput",       "perplexity",   "nats", "KL",
+        "pp",        "INCONCL",   "advisory",      "Holm",         "draw", "a16",
+        "dominated", "effective", "workspace",     "in flight",    "p90",  "n needed",
+        "fallback",  "top-1",     "bits per byte", "design effect"};
+    char *page = page_of(*state, &small, NULL);
+    const char *at = strstr(page, "<section id=\"terms\"");
+
+    assert_non_null(at);
+    for (size_t i = 0; i < NW_COUNT(terms); i++) {
+        bool found = false;
+        for (const char *dt = strstr(at, "<dt>"); dt != NULL && !found;
+             dt = strstr(dt + 1, "<dt>")) {
+            const char *end = strstr(dt, "</dt>");
+            const char *hit = strstr(dt, terms[i]);
+            found = hit != NULL && hit < end;
+        }
+        if (!found) {
+            fail_msg("'%s' is not explained", terms[i]);
+        }
+    }
+    free(page);
+}
+
 static void an_unknown_policy_is_refused(void **state)
 {
     const fixture *f = *state;
@@ -421,6 +491,9 @@ int main(void)
         TEST(goodput_equals_the_rows),
         TEST(rates_of_a_run_are_points_of_the_curve),
         TEST(the_page_is_as_it_was),
+        TEST(the_count_of_candidates_is_the_decisions),
+        TEST(answers_that_end_by_themselves_are_shown),
+        TEST(every_term_is_explained),
         TEST(an_unknown_policy_is_refused),
         TEST(labels_are_moved_apart),
     };
