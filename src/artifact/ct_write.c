@@ -373,6 +373,15 @@ static json_t *group_json(const scheme *s, json_t *targets)
                      "input_activations", acts, "output_activations", "format", s->format);
 }
 
+/* E4M3 with one scale a layer, or one a kv head; null: none. */
+static json_t *kv_json(const nw_export_source *s)
+{
+    const uint32_t n = nw_export_n_kv_scales(s);
+
+    return n == 0 ? json_null()
+                  : args_json(8, "float", true, n > 1 ? "attn_head" : "tensor", 0, false);
+}
+
 /* One group takes all "Linear" that are not ignored; several name their modules. */
 static json_t *config_json(const plan *p)
 {
@@ -388,10 +397,14 @@ static json_t *config_json(const plan *p)
         mixed = mixed || strcmp(p->schemes[i].format, p->schemes[0].format) != 0;
     }
     json_decref(linear);
-    return json_pack("{s:s, s:s, s:s, s:n, s:n, s:O, s:o}", "quant_method", "compressed-tensors",
-                     "format", mixed ? "mixed-precision" : p->schemes[0].format,
-                     "quantization_status", "compressed", "global_compression_ratio",
-                     "kv_cache_scheme", "ignore", p->ignored, "config_groups", groups);
+    const char *format = p->n_schemes == 0 ? "dense"
+                         : mixed           ? "mixed-precision"
+                                           : p->schemes[0].format;
+
+    return json_pack("{s:s, s:s, s:s, s:n, s:o, s:O, s:o}", "quant_method", "compressed-tensors",
+                     "format", format, "quantization_status", "compressed",
+                     "global_compression_ratio", "kv_cache_scheme", kv_json(p->job->source),
+                     "ignore", p->ignored, "config_groups", groups);
 }
 
 static nw_status make_plan(plan *p, nw_error *err)
@@ -413,7 +426,8 @@ static nw_status make_plan(plan *p, nw_error *err)
     for (size_t i = 0; st == NW_OK && i < nw_export_n_tensors(s); i++) {
         st = take_tensor(p, nw_export_at(s, i), err);
     }
-    if (st == NW_OK && p->n_schemes == 0) {
+    st = st == NW_OK ? nw_export_parts_kv(&p->parts, s, err) : st;
+    if (st == NW_OK && p->n_schemes == 0 && nw_export_n_kv_scales(s) == 0) {
         st = nw_fail(err, NW_E_UNSUPPORTED, "%s: no matrix has codes that compressed-tensors holds",
                      nw_export_path(s));
     }

@@ -16,11 +16,13 @@
 #include "base/file.h"
 
 static const nw_export_format formats[] = {
-    {"gguf", nw_gguf_export, "model.gguf, as llama.cpp loads it", false},
-    {"compressed-tensors", nw_ct_export, "safetensors as vLLM and transformers load them", true},
-    {"awq", nw_awq_export, "AutoAWQ's layout: INT4 with zero points", false},
-    {"gptq", nw_gptq_export, "GPTQ v1: INT4 and INT8, symmetric", false},
-    {"native", nw_native_export, "an artifact that narrow maps, codes as in the source", false},
+    {"gguf", nw_gguf_export, "model.gguf, as llama.cpp loads it", false, false},
+    {"compressed-tensors", nw_ct_export, "safetensors as vLLM and transformers load them", true,
+     true},
+    {"awq", nw_awq_export, "AutoAWQ's layout: INT4 with zero points", false, false},
+    {"gptq", nw_gptq_export, "GPTQ v1: INT4 and INT8, symmetric", false, false},
+    {"native", nw_native_export, "an artifact that narrow maps, codes as in the source", false,
+     false},
 };
 
 const nw_export_format *nw_export_format_at(size_t i)
@@ -116,6 +118,7 @@ static nw_status run(const nw_export_options *o, const nw_export_source *s, nw_f
                                    .progress = o->show_progress ? o->format->name : NULL,
                                    .loss = &r->loss,
                                    .n_bytes = &r->n_bytes};
+        nw_export_warn_kv(s, o->format->kv_scales);
         st = o->format->write(&job, err);
     }
     nw_pool_close(pool);

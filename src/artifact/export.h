@@ -38,6 +38,14 @@ const nw_model_config *nw_export_config(const nw_export_source *s);
 const char *nw_export_note(const nw_export_source *s);   /* "" when there is none */
 const char *nw_export_recipe(const nw_export_source *s); /* "checkpoint" where it is one */
 nw_act_rule nw_export_act(const nw_export_source *s);    /* what is asked for of activations */
+/* Fixed scales of FP8 keys and values, of a source whose sessions keep both so: how many a layer has, 1
+ * or one a kv head; 0: none. k and v [that many]. */
+uint32_t nw_export_n_kv_scales(const nw_export_source *s);
+void nw_export_kv_scales(const nw_export_source *s, uint32_t layer, float *k, float *v);
+/* Warns of a format of keys and values that what is written cannot say. */
+void nw_export_warn_kv(const nw_export_source *s, bool has_place);
+/* What an artifact says of keys and values; NULL for a checkpoint. */
+const struct nw_artifact_kv *nw_export_kv(const nw_export_source *s);
 /* NULL for an artifact. */
 const nw_checkpoint *nw_export_checkpoint(const nw_export_source *s);
 /* The manifest of an artifact; NULL for a checkpoint. */
@@ -100,6 +108,7 @@ typedef struct {
     nw_export_fn write;
     const char *help; /* what the folder then holds */
     bool bf16_scales; /* its readers round scales of integers to BF16 */
+    bool kv_scales;   /* it has a place for those of keys and values */
 } nw_export_format;
 
 const nw_export_format *nw_export_format_at(size_t i); /* NULL past the last */

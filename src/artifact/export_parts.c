@@ -47,6 +47,7 @@ nw_export_part *nw_export_part_add(nw_export_parts *l, const nw_export_tensor *t
 void nw_export_parts_release(nw_export_parts *l)
 {
     free(l->items);
+    free(l->kv);
     *l = (nw_export_parts){0};
 }
 

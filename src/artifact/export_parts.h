@@ -22,8 +22,9 @@ struct nw_export_part {
     char name[192];
     nw_format_id format;
     uint32_t n_dims;
-    uint64_t dims[2];
+    uint64_t dims[3];
     const nw_export_tensor *tensor;
+    const float *numbers;      /* NULL, or the part is these F32 numbers */
     nw_export_put_fn put;      /* NULL: the tensor's values in `format` */
     unsigned bits;             /* of a code */
     bool groups_first;         /* scales are [group][row] */
@@ -36,6 +37,7 @@ struct nw_export_part {
 typedef struct {
     nw_export_part *items;
     size_t n, cap;
+    float *kv;     /* numbers of nw_export_parts_kv */
 } nw_export_parts; /* all zero is empty */
 
 /* A new part of `tensor`, named after its module, with `suffix` in place of "weight"; "" keeps the name.
@@ -43,6 +45,10 @@ typedef struct {
 nw_export_part *nw_export_part_add(nw_export_parts *l, const nw_export_tensor *tensor,
                                    const char *suffix, nw_error *err);
 void nw_export_parts_release(nw_export_parts *l);
+
+/* k_scale and v_scale of every layer, where the source has them. */
+NW_MUST_USE nw_status nw_export_parts_kv(nw_export_parts *l, const nw_export_source *s,
+                                         nw_error *err);
 
 /* The tensor's values in one part. */
 NW_MUST_USE nw_status nw_export_part_dense(nw_export_parts *l, const nw_export_tensor *t,

@@ -174,8 +174,11 @@ static void block_close(block *b, unsigned n_threads)
 
 static uint64_t part_bytes(const nw_export_part *p)
 {
-    const uint64_t n = p->n_dims == 0 ? 1 : p->n_dims == 1 ? p->dims[0] : p->dims[0] * p->dims[1];
+    uint64_t n = 1;
 
+    for (uint32_t i = 0; i < p->n_dims; i++) {
+        n *= p->dims[i];
+    }
     return n * nw_format_get(p->format)->block_bytes;
 }
 
@@ -244,6 +247,11 @@ static nw_status write_part(writer *w, nw_st_writer *st_writer, const nw_export_
     nw_tensor_error sum = {0};
     uint32_t block_rows = 0;
     block b;
+
+    if (p->numbers != NULL) {
+        w->n_done += part_bytes(p);
+        return nw_st_writer_write(st_writer, p->name, p->numbers, part_bytes(p), err);
+    }
     nw_status st = block_open(w, p, &b, &block_rows, err);
 
     for (uint32_t r = 0; st == NW_OK && r < n_rows; r += block_rows) {
@@ -312,7 +320,7 @@ static nw_status open_shard(const writer *w, size_t shard, nw_st_writer **out, n
             decls[k++] = (nw_st_decl){.name = p->name,
                                       .format = p->format,
                                       .n_dims = p->n_dims,
-                                      .dims = {p->dims[0], p->dims[1]}};
+                                      .dims = {p->dims[0], p->dims[1], p->dims[2]}};
         }
     }
     st = nw_st_writer_open(path, decls, k, NULL, 8, out, err);

@@ -95,6 +95,17 @@ static int by_place(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static bool says_of_inputs(const nw_export_source *s)
+{
+    bool said = false;
+
+    for (size_t i = 0; i < s->manifest.n_tensors; i++) {
+        const nw_manifest_tensor *t = &s->manifest.tensors[i];
+        said = said || nw_artifact_get_input(s->artifact, t->role, t->layer) != NULL;
+    }
+    return said;
+}
+
 static nw_status open_artifact(nw_export_source *s, nw_error *err)
 {
     char *path = nw_path_join(s->path, "manifest.json");
@@ -109,7 +120,7 @@ static nw_status open_artifact(nw_export_source *s, nw_error *err)
                      "%s: the input of down is rotated at run time, which no other format says",
                      s->path);
     }
-    if (st == NW_OK && s->manifest.inputs.hex[0] != '\0') {
+    if (st == NW_OK && says_of_inputs(s)) {
         st =
             nw_fail(err, NW_E_UNSUPPORTED,
                     "%s: it keeps columns wide or has fixed scales of activations, which no format "
@@ -191,6 +202,11 @@ const char *nw_export_path(const nw_export_source *s)
 const nw_model_config *nw_export_config(const nw_export_source *s)
 {
     return s->ckpt != NULL ? nw_checkpoint_config(s->ckpt) : nw_artifact_config(s->artifact);
+}
+
+const nw_artifact_kv *nw_export_kv(const nw_export_source *s)
+{
+    return s->artifact != NULL ? nw_artifact_get_kv(s->artifact) : NULL;
 }
 
 const char *nw_export_note(const nw_export_source *s)

@@ -15,7 +15,7 @@
 
 #include "artifact/artifact.h"
 
-typedef struct {
+typedef struct nw_artifact_kv {
     const char *format;             /* "fp8", as --kv takes it; "" where nothing is said */
     uint32_t n_scales;              /* of a layer: 1, or one a kv head; 0: none */
     const float *k_scale, *v_scale; /* [n_layers][n_scales] */

@@ -42,6 +42,12 @@ static const nw_option options[] = {
      .type = NW_OPT_STRING,
      .unit = "DIR",
      .help = "statistics that narrow calibrate wrote, for imatrix, awq, gptq and gptq-refit"},
+    {.name = "kv",
+     .type = NW_OPT_STRING,
+     .unit = "KIND",
+     .help =
+         "keys and values that sessions keep unless told otherwise, such as fp8 with scales from "
+         "--calibration; by default as the recipe says"},
     NW_OPTION_FORCE,
     {.name = "show",
      .type = NW_OPT_FLAG,
@@ -288,6 +294,7 @@ static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
                                    .no_fallback = nw_args_flag(args, "no-fallback"),
                                    .show_progress = true,
                                    .method = nw_args_str(args, "method"),
+                                   .kv = nw_args_str(args, "kv"),
                                    .calibration = nw_args_str(args, "calibration"),
                                    .on_resolved = nw_args_flag(args, "show") ? show_choices : NULL,
                                    .mistakes = &mistakes};

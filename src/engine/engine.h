@@ -51,6 +51,8 @@ NW_MUST_USE nw_status nw_engine_kv_parse(const char *name, nw_engine_options *o,
 /* The same of options, in its shortest form; out [NW_ENGINE_KV_TEXT], which it returns. */
 #define NW_ENGINE_KV_TEXT 64
 const char *nw_engine_kv_text(const nw_engine_options *o, char *out);
+/* Whether the format wants what calibration found: scales of FP8, unless +dynamic, or key channels. */
+bool nw_engine_kv_needs_numbers(const nw_engine_options *o);
 /* F32, whatever the artifact says: the model as it is. */
 void nw_engine_kv_plain(nw_engine_options *o);
 

@@ -88,6 +88,11 @@ nw_status nw_engine_kv_parse(const char *name, nw_engine_options *o, nw_error *e
     return NW_OK;
 }
 
+bool nw_engine_kv_needs_numbers(const nw_engine_options *o)
+{
+    return o->kv_channel || ((o->kv_k == NW_KV_FP8 || o->kv_v == NW_KV_FP8) && !o->kv_dynamic);
+}
+
 void nw_engine_kv_plain(nw_engine_options *o)
 {
     o->kv_k = o->kv_v = NW_KV_F32;

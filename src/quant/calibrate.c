@@ -14,6 +14,7 @@
 #include "base/signal.h"
 #include "engine/engine.h"
 #include "model/config.h"
+#include "quant/kv_stats.h"
 #include "quant/stats_folder.h"
 
 typedef struct {
@@ -28,6 +29,7 @@ typedef struct {
     FILE *hidden; /* residual stream of all samples, [n_tokens][d_model] F32 */
     float *x;     /* of one sample: [n_ctx][d_model] */
     nw_input_stats stats[NW_INPUT_COUNT];
+    nw_kv_stats kv;
     nw_error tap_error; /* code NW_OK while all is well */
     json_t *manifest;
     nw_progress progress;
@@ -77,7 +79,13 @@ static void take_input(void *ctx, int role, uint32_t layer, const float *x, uint
     walk *w = ctx;
     nw_input input = NW_INPUT_COUNT;
 
-    (void)layer;
+    if (w->tap_error.code == NW_OK && (role == NW_ROLE_K || role == NW_ROLE_V)) {
+        if (nw_kv_stats_add(&w->kv, layer, role == NW_ROLE_V, x, n_tokens, &w->tap_error) !=
+            NW_OK) {
+            (void)nw_context(&w->tap_error, "as they are kept");
+        }
+        return;
+    }
     if (w->tap_error.code != NW_OK || !nw_input_of_role((nw_role)role, false, &input)) {
         return;
     }
@@ -279,12 +287,19 @@ static nw_status drop_hidden(walk *w, nw_error *err)
     return nw_fail(err, NW_E_IO, "%s: cannot be removed", w->hidden_path);
 }
 
+static nw_status write_kv(walk *w, nw_error *err)
+{
+    nw_kv_stats_finish(&w->kv);
+    return nw_kv_stats_write(&w->kv, w->folder.tmp, w->manifest, err);
+}
+
 static nw_status run(walk *w, nw_error *err)
 {
     const uint64_t n_tokens = w->samples.first[w->samples.n];
     nw_status st = make_manifest(w, err);
 
     st = st == NW_OK ? open_files(w, err) : st;
+    st = st == NW_OK ? nw_kv_stats_init(&w->kv, w->config, err) : st;
     st = st == NW_OK ? embed_samples(w, err) : st;
     if (st == NW_OK && w->o->show_progress) {
         nw_progress_begin(&w->progress, "calibrate", "tokens", n_tokens * w->config->n_layers);
@@ -293,6 +308,7 @@ static nw_status run(walk *w, nw_error *err)
         st = run_layer(w, layer, err);
     }
     st = st == NW_OK ? run_head(w, err) : st;
+    st = st == NW_OK ? write_kv(w, err) : st;
     st = st == NW_OK ? drop_hidden(w, err) : st;
     st = st == NW_OK ? nw_stats_seal(w->folder.tmp, w->manifest, err) : st;
     return st == NW_OK ? nw_folder_commit(&w->folder, err) : st;
@@ -318,6 +334,7 @@ nw_status nw_calibrate(const nw_calibrate_options *o, json_t **manifest, nw_erro
     free(w.hidden_path);
     free(w.x);
     json_decref(w.manifest);
+    nw_kv_stats_release(&w.kv);
     nw_samples_release(&w.samples);
     nw_pool_close(w.pool);
     nw_engine_close(w.engine);

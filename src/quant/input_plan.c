@@ -154,6 +154,7 @@ void nw_input_plan_clear_stats(const nw_planned_input *in, nw_input_stats *s)
 
 typedef struct {
     const nw_input_plan *plan;
+    const nw_kv_plan *kv;
     const nw_checkpoint *ckpt;
     nw_st_decl *decls;
     char (*names)[NAME_BYTES];
@@ -255,6 +256,33 @@ static nw_status walk_list(file_walk *w, nw_role reader, int32_t layer, const nw
     return st;
 }
 
+/* What is planned for keys and values of all layers. */
+static nw_status walk_kv(file_walk *w, nw_error *err)
+{
+    const nw_kv_plan *kv = w->kv;
+    const struct {
+        nw_role role;
+        const char *part;
+        const float *all;
+        uint32_t n;
+    } rows[] = {{NW_ROLE_K, "scale", kv->k_scale, kv->n_scales},
+                {NW_ROLE_V, "scale", kv->v_scale, kv->n_scales},
+                {NW_ROLE_K, "mean", kv->k_mean, kv->n_channels},
+                {NW_ROLE_K, "factor", kv->k_factor, kv->n_channels}};
+    nw_status st = NW_OK;
+
+    for (size_t i = 0; st == NW_OK && i < NW_COUNT(rows) * kv->n_layers; i++) {
+        const size_t r = i % NW_COUNT(rows);
+        const int32_t layer = (int32_t)(i / NW_COUNT(rows));
+        const char *name = next(w, rows[r].role, layer, rows[r].part, NW_FMT_F32, rows[r].n);
+        if (w->writer != NULL) {
+            st = nw_st_writer_write(w->writer, name, rows[r].all + (size_t)layer * rows[r].n,
+                                    rows[r].n * sizeof(float), err);
+        }
+    }
+    return st;
+}
+
 static nw_status walk_file(file_walk *w, nw_error *err)
 {
     nw_status st = NW_OK;
@@ -269,15 +297,15 @@ static nw_status walk_file(file_walk *w, nw_error *err)
             st = walk_list(w, reader, t->layer, in, err);
         }
     }
-    return st;
+    return st == NW_OK ? walk_kv(w, err) : st;
 }
 
-nw_status nw_input_plan_write(const nw_input_plan *p, const nw_checkpoint *c, const char *dir,
-                              nw_digest *hash, uint64_t *n_bytes, nw_error *err)
+nw_status nw_input_plan_write(const nw_input_plan *p, const nw_kv_plan *kv, const nw_checkpoint *c,
+                              const char *dir, nw_digest *hash, uint64_t *n_bytes, nw_error *err)
 {
-    const size_t most = 2 * nw_checkpoint_n_tensors(c) + 1;
+    const size_t most = 2 * nw_checkpoint_n_tensors(c) + 4 * (size_t)kv->n_layers + 1;
     char *path = nw_path_join(dir, NW_INPUTS_FILE);
-    file_walk w = {.plan = p, .ckpt = c};
+    file_walk w = {.plan = p, .kv = kv, .ckpt = c};
     nw_file f = {0};
     nw_status st = NW_OK;
 

@@ -10,6 +10,7 @@
 #define NW_QUANT_INPUT_PLAN_H
 
 #include "base/arena.h"
+#include "quant/kv_plan.h"
 #include "quant/recipe.h"
 #include "quant/stats_folder.h"
 #include "quant/transform.h"
@@ -42,9 +43,10 @@ void nw_input_plan_clear_rows(const nw_planned_input *in, uint32_t n_rows, uint3
                               float *rows);
 void nw_input_plan_clear_stats(const nw_planned_input *in, nw_input_stats *s);
 
-/* Writes dir/inputs.safetensors with the wide columns of every matrix. */
-NW_MUST_USE nw_status nw_input_plan_write(const nw_input_plan *p, const nw_checkpoint *c,
-                                          const char *dir, nw_digest *hash, uint64_t *n_bytes,
-                                          nw_error *err);
+/* Writes dir/inputs.safetensors with the wide columns of every matrix, and what is planned for keys and
+ * values. */
+NW_MUST_USE nw_status nw_input_plan_write(const nw_input_plan *p, const nw_kv_plan *kv,
+                                          const nw_checkpoint *c, const char *dir, nw_digest *hash,
+                                          uint64_t *n_bytes, nw_error *err);
 
 #endif

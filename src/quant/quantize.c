@@ -414,6 +414,7 @@ nw_status nw_quantize(const nw_quantize_options *o, nw_manifest *summary, nw_err
     nw_transform_free(d.transform);
     json_decref(d.channel_scales);
     nw_input_plan_release(&d.plan);
+    nw_kv_plan_release(&d.kv);
     for (size_t i = 0; d.choices != NULL && i < d.n; i++) {
         nw_packed_plan_free(d.choices[i].packed);
     }

@@ -23,6 +23,7 @@ typedef struct {
     bool show_progress;      /* a line on stderr */
     bool bf16_scales;        /* as the recipe's scale_dtype: bf16 */
     const char *method;      /* of all targets, by name; NULL: as the recipe says */
+    const char *kv;          /* format of keys and values; NULL: as the recipe says */
     const char *calibration; /* folder of statistics; NULL: as the recipe says */
     /* NULL, or is shown every choice before any weight is read; false ends there, with nothing written
      * and NW_E_CANCELLED. [n] in writing order. */

@@ -1,6 +1,7 @@
 /* The first half of the quantize driver: opens and checks everything, plans the layouts that depend on
  * values, and begins the artifact.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,6 +53,7 @@ static nw_status open_recipe(nw_quantize_driver *d, nw_error *err)
     if (st == NW_OK && o->bf16_scales) {
         nw_recipe_set_bf16_scales(d->recipe);
     }
+    st = st == NW_OK ? nw_recipe_set_kv(d->recipe, o->kv, err) : st;
     return st == NW_OK ? nw_recipe_set_calibration(d->recipe, o->calibration, err) : st;
 }
 
@@ -79,6 +81,8 @@ static void check_fit(nw_quantize_driver *d, nw_preflight *p, nw_error *err)
                              nw_input_cache_open(&d->inputs, d->recipe, d->choices, d->n,
                                                  nw_checkpoint_config(d->ckpt), err),
                              err);
+    (void)nw_preflight_check(
+        p, nw_kv_plan_make(d->recipe, nw_checkpoint_config(d->ckpt), &d->kv, err), err);
     if (o->no_fallback) {
         (void)nw_preflight_check(p, nw_preflight_no_fallback(d->choices, d->n, err), err);
     }
@@ -261,6 +265,9 @@ static nw_status fill_manifest(nw_quantize_driver *d, nw_manifest *m, nw_error *
     m->recipe_name = strdup(nw_recipe_name(d->recipe));
     m->scale_rule = rule_text(d);
     m->act = nw_recipe_act(d->recipe);
+    if (nw_recipe_kv(d->recipe) != NULL) { /* the engine's parser has held it to its length */
+        (void)snprintf(m->kv, sizeof m->kv, "%s", nw_recipe_kv(d->recipe));
+    }
     m->hadamard_down = (nw_recipe_transforms(d->recipe) & NW_TRANSFORM_ROTATE_DOWN) != 0;
     m->recipe = nw_recipe_json(d->recipe, d->choices, d->n);
     note_methods(d, m->recipe);
@@ -296,9 +303,9 @@ static nw_status write_inputs(nw_quantize_driver *d, nw_error *err)
     uint64_t n_bytes = 0;
     nw_status st = NW_OK;
 
-    if (d->plan.inputs != NULL) {
-        st = nw_input_plan_write(&d->plan, d->ckpt, nw_artifact_writer_dir(d->writer), &hash,
-                                 &n_bytes, err);
+    if (d->plan.inputs != NULL || d->kv.n_layers > 0) {
+        st = nw_input_plan_write(&d->plan, &d->kv, d->ckpt, nw_artifact_writer_dir(d->writer),
+                                 &hash, &n_bytes, err);
         if (st == NW_OK) {
             nw_artifact_writer_inputs(d->writer, &hash, n_bytes);
         }

@@ -8,6 +8,7 @@
 #include "base/pool.h"
 #include "base/progress.h"
 #include "quant/input_cache.h"
+#include "quant/kv_plan.h"
 #include "quant/quantize.h"
 #include "quant/transform_plan.h"
 
@@ -17,6 +18,7 @@ typedef struct {
     nw_recipe *recipe;
     nw_transform *transform; /* NULL: none */
     nw_input_plan plan;
+    nw_kv_plan kv;
     json_t *channel_scales;    /* what its search found; part of the manifest */
     nw_recipe_choice *choices; /* in writing order: matrices, then vectors */
     size_t n;

@@ -282,3 +282,27 @@ nw_status nw_recipe_set_calibration(nw_recipe *r, const char *dir, nw_error *err
     return r->calibration != NULL ? NW_OK
                                   : nw_fail(err, NW_E_NOMEM, "%s: no memory for its name", dir);
 }
+
+const char *nw_recipe_kv(const nw_recipe *r)
+{
+    return r->kv;
+}
+
+bool nw_recipe_kv_heads(const nw_recipe *r)
+{
+    return r->kv_heads;
+}
+
+const char *nw_recipe_kv_calibration(const nw_recipe *r)
+{
+    return r->kv_calibration;
+}
+
+nw_status nw_recipe_set_kv(nw_recipe *r, const char *kv, nw_error *err)
+{
+    if (kv == NULL) {
+        return NW_OK;
+    }
+    r->kv = nw_arena_strndup(&r->arena, kv, strlen(kv));
+    return r->kv != NULL ? NW_OK : nw_fail(err, NW_E_NOMEM, "%s: no memory for its name", kv);
+}

@@ -17,6 +17,9 @@
  *
  *     outliers: 6                     # columns of larger |x| stay BF16 beside integers (input_plan.h)
  *     activation_scale: dynamic       # dynamic | static: INT8 activations by token, or calibrated
+ *     kv: fp8                         # how sessions keep keys and values (kv_plan.h): as --kv
+ *     kv_scales: tensor               # tensor | head: scales of FP8, one a layer or a kv head
+ *     kv_calibration: stats           # in place of `calibration`, of the artifact itself
  *     last_group: whole               # whole | short: whether a row may end in a shorter group
  *
  * A pattern is a PCRE2 expression that must match the whole leaf name: the HF tensor name without
@@ -54,12 +57,16 @@ const char *nw_recipe_calibration(const nw_recipe *r); /* NULL: none is named */
 unsigned nw_recipe_transforms(const nw_recipe *r);
 float nw_recipe_outliers(const nw_recipe *r); /* 0: none are kept wide */
 bool nw_recipe_static_scales(const nw_recipe *r);
+const char *nw_recipe_kv(const nw_recipe *r); /* NULL: nothing is said of keys and values */
+bool nw_recipe_kv_heads(const nw_recipe *r);
+const char *nw_recipe_kv_calibration(const nw_recipe *r); /* NULL: the recipe's calibration */
 /* Whether something beside the methods needs statistics. */
 bool nw_recipe_needs_stats(const nw_recipe *r);
 /* The command line's word in place of the recipe's: the method of all targets, the folder of
  * statistics (copied; NULL leaves it). */
 void nw_recipe_set_method(nw_recipe *r, nw_method m);
 void nw_recipe_set_bf16_scales(nw_recipe *r);
+NW_MUST_USE nw_status nw_recipe_set_kv(nw_recipe *r, const char *kv, nw_error *err);
 NW_MUST_USE nw_status nw_recipe_set_calibration(nw_recipe *r, const char *dir, nw_error *err);
 /* Name of the i-th built-in recipe and its line of help; NULL past the last. */
 const char *nw_recipe_builtin(size_t i, const char **help);

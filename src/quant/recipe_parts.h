@@ -41,6 +41,8 @@ struct nw_recipe {
     nw_panel_type keep;
     nw_method method;        /* of targets that name none */
     const char *calibration; /* NULL: none */
+    const char *kv, *kv_calibration;
+    bool kv_heads;
     nw_recipe_list targets, ignored;
 };
 

@@ -316,6 +316,14 @@ static json_t *transforms_json(const nw_recipe *r)
     return out;
 }
 
+static void note_kv(const nw_recipe *r, json_t *doc)
+{
+    if (doc != NULL && r->kv != NULL) {
+        (void)json_object_set_new(doc, "kv", json_string(r->kv));
+        (void)json_object_set_new(doc, "kv_scales", json_string(r->kv_heads ? "head" : "tensor"));
+    }
+}
+
 json_t *nw_recipe_json(const nw_recipe *r, const nw_recipe_choice *choices, size_t n)
 {
     json_t *kept = json_array();
@@ -343,5 +351,6 @@ json_t *nw_recipe_json(const nw_recipe *r, const nw_recipe_choice *choices, size
     if (doc != NULL && r->short_groups) {
         (void)json_object_set_new(doc, "last_group", json_string("short"));
     }
+    note_kv(r, doc);
     return doc;
 }

@@ -34,10 +34,22 @@ static void mistake(reader *rd, const char *pointer, const char *fmt, ...)
 
 static void read_keys(reader *rd, const json_t *root)
 {
-    static const char *const known[] = {
-        "name",       "activations", "scale",           "scale_dtype", "method",
-        "transform",  "calibration", "targets",         "ignore",      "keep",
-        "last_group", "outliers",    "activation_scale"};
+    static const char *const known[] = {"name",
+                                        "activations",
+                                        "scale",
+                                        "scale_dtype",
+                                        "method",
+                                        "transform",
+                                        "calibration",
+                                        "targets",
+                                        "ignore",
+                                        "keep",
+                                        "last_group",
+                                        "outliers",
+                                        "activation_scale",
+                                        "kv",
+                                        "kv_scales",
+                                        "kv_calibration"};
     const char *key = NULL;
     json_t *value = NULL;
     char pointer[128];
@@ -53,7 +65,7 @@ static void read_keys(reader *rd, const json_t *root)
             mistake(rd, pointer,
                     "unknown key '%.60s' (known: name activations scale scale_dtype method "
                     "transform calibration targets ignore keep last_group outliers "
-                    "activation_scale)",
+                    "activation_scale kv kv_scales kv_calibration)",
                     key);
         }
     }
@@ -211,6 +223,40 @@ static nw_status read_calibration(reader *rd, const json_t *root, nw_error *err)
     return nw_recipe_set_calibration(rd->recipe, json_string_value(v), err);
 }
 
+static const char *copy_text(reader *rd, const json_t *root, const char *key)
+{
+    const json_t *v = json_object_get(root, key);
+    const char *text = json_string_value(v);
+    char pointer[64];
+
+    if (v == NULL) {
+        return NULL;
+    }
+    (void)snprintf(pointer, sizeof pointer, "/%s", key);
+    if (text == NULL) {
+        mistake(rd, pointer, "'%s' is not a string", key);
+        return NULL;
+    }
+    const char *copy = nw_arena_strndup(&rd->recipe->arena, text, strlen(text));
+    if (copy == NULL) {
+        mistake(rd, pointer, "no memory for '%s'", key);
+    }
+    return copy;
+}
+
+/* Whether the format is one is the plan's matter (kv_plan.c). */
+static void read_kv(reader *rd, const json_t *root)
+{
+    nw_recipe *r = rd->recipe;
+
+    r->kv = copy_text(rd, root, "kv");
+    r->kv_heads = read_choice(rd, root, "kv_scales", "tensor", "head");
+    r->kv_calibration = copy_text(rd, root, "kv_calibration");
+    if (r->kv == NULL && (r->kv_heads || r->kv_calibration != NULL)) {
+        mistake(rd, "/kv", "'kv_scales' and 'kv_calibration' want a format under 'kv'");
+    }
+}
+
 static nw_status read_lists(reader *rd, const json_t *root, nw_error *err)
 {
     nw_recipe *r = rd->recipe;
@@ -287,6 +333,7 @@ nw_status nw_recipe_load_yaml(const char *path, nw_recipe *r, nw_error *err)
     r->static_scales = read_choice(&rd, root, "activation_scale", "dynamic", "static");
     read_outliers(&rd, root);
     read_transforms(&rd, root);
+    read_kv(&rd, root);
     st = read_calibration(&rd, root, err);
     st = st == NW_OK ? read_lists(&rd, root, err) : st;
     if (st == NW_OK && rd.mistakes.len > 0) {

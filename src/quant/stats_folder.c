@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "model/safetensors.h"
 
 #define STATS_VERSION      1
 #define MANIFEST_MAX_BYTES ((size_t)64 << 20)
@@ -150,6 +149,17 @@ nw_status nw_stats_write(const char *dir, int32_t layer, const nw_stats_entry *e
     st = st == NW_OK ? nw_digest_file(path, &sha256, err) : st;
     free(path);
     return st == NW_OK ? note_file(file, layer, &sha256, entries, n, manifest, err) : st;
+}
+
+nw_status nw_stats_note_file(const char *dir, const char *file, json_t *manifest, nw_error *err)
+{
+    char *path = nw_path_join(dir, file);
+    nw_digest sha256 = {0};
+    nw_status st = path == NULL ? nw_fail(err, NW_E_NOMEM, "%s: no memory for a path", dir)
+                                : nw_digest_file(path, &sha256, err);
+
+    free(path);
+    return st == NW_OK ? note_file(file, 0, &sha256, NULL, 0, manifest, err) : st;
 }
 
 /* The hash of a manifest without its own "hash". */
@@ -411,4 +421,16 @@ nw_status nw_stats_load(const nw_stats *s, int32_t layer, nw_input input, nw_inp
     }
     *out = got;
     return NW_OK;
+}
+
+nw_status nw_stats_open_file(const nw_stats *s, const char *file, nw_safetensors **out,
+                             nw_error *err)
+{
+    char *path = nw_path_join(s->dir, file);
+    nw_status st = path == NULL ? nw_fail(err, NW_E_NOMEM, "%s: no memory for a path", s->dir)
+                                : check_file(s, file, path, err);
+
+    st = st == NW_OK ? nw_st_open(path, out, err) : st;
+    free(path);
+    return st;
 }

@@ -43,6 +43,8 @@ narrow quantize bf16 -r fp8-e4m3 -o f8-gguf --no-tokenizer -f gguf -q | grep -A9
 try quantize bf16 -r fp8-e4m3 -o f8 --no-tokenizer -f gguf --no-fallback -q
 narrow convert q4 -o q4-again --no-tokenizer -f gguf --no-fallback -q --json | grep -c '"exact": true'
 cmp q4-gguf/model.gguf q4-again/model.gguf && echo "the same file from the artifact"
+try quantize bf16 -r int4-g32 -o q4-kv --no-tokenizer --kv fp8
+narrow quantize bf16 -r int4-g32 -o q4-kv --no-tokenizer --kv int8+window128 -q >/dev/null && grep '"kv":' q4-kv/manifest.json
 try quantize bf16 -r int4-g128 -o q128 --no-tokenizer
 try quantize bf16 -r int3 -o q3 --no-tokenizer
 cp "$source_dir"/recipes/mlp-int4-attention-int8.yaml mixed.yaml

@@ -1,0 +1,477 @@
+/* Keys and values by calibration: statistics as they are kept, scales of FP8 in the artifact and in the
+ * engine, key channels, and what is refused or told where calibration is missing.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../kernels/guard.h"
+#include "artifact/export.h"
+#include "artifact/kv_scales.h"
+#include "engine/engine.h"
+#include "formats/fp8.h"
+#include "formats/half.h"
+#include "kernels/kv_page.h"
+#include "quant/calibrate.h"
+#include "quant/kv_stats.h"
+#include "quant/logits_probe.h"
+#include "quant/quantize.h"
+#include "suite_dir.h"
+#include "table.h"
+#include "tiny_model.h"
+
+#define N_IDS   90 /* a page and a part of the next */
+#define TARGETS "targets: [{match: '.*_proj', weights: bf16}]\n"
+
+static char text_path[512];
+
+static int setup(void **state)
+{
+    const nw_model_config c = nw_tiny_wide();
+    char text[8192];
+    nw_error err = {0};
+
+    (void)state;
+    dir = nw_tmpdir_make();
+    nw_tiny_write(&c, 3, in_dir("model"));
+    for (size_t i = 0; i < sizeof text; i++) {
+        text[i] = (char)(' ' + (int)(i * i / 3 % 95));
+    }
+    nw_tmpdir_put(&dir, "text.txt", text, sizeof text, text_path, sizeof text_path);
+    const nw_calibrate_options o = {
+        .model = in_dir("model"),
+        .out = in_dir("stats"),
+        .sample = {.text = text_path, .n_samples = 8, .seed = 1, .n_ctx = 64},
+        .n_threads = 2};
+    must(nw_calibrate(&o, NULL, &err), &err);
+    return 0;
+}
+
+static nw_status quantize(const char *yaml, const char *out, bool with_stats, nw_error *err)
+{
+    static char path[512];
+    static char stats[512];
+    (void)snprintf(stats, sizeof stats, "%s", in_dir("stats"));
+    const nw_quantize_options o = {.source = in_dir("model"),
+                                   .recipe = path,
+                                   .out = in_dir(out),
+                                   .replace = true,
+                                   .calibration = with_stats ? stats : NULL,
+                                   .n_threads = 2};
+
+    nw_tmpdir_put(&dir, "recipe.yaml", yaml, strlen(yaml), path, sizeof path);
+    return nw_quantize(&o, NULL, err);
+}
+
+/* ---- statistics ---- */
+
+static void statistics_are_those_of_the_numbers(void **state)
+{
+    (void)state;
+    nw_model_config c = nw_tiny_wide();
+    static const float k[2][4] = {{1, -2, 0, 4}, {3, -2, 0, -4}};
+    static const float v[2][4] = {{-5, 1, 0, 2}, {4, -1.5F, 0, 2}};
+    nw_kv_stats s = {0};
+    nw_error err = {0};
+
+    c.n_layers = 1;
+    c.n_kv_heads = 2;
+    c.d_head = 2;
+    must(nw_kv_stats_init(&s, &c, &err), &err);
+    must(nw_kv_stats_add(&s, 0, false, k[0], 2, &err), &err);
+    must(nw_kv_stats_add(&s, 0, true, v[0], 2, &err), &err);
+    nw_kv_stats_finish(&s);
+    assert_memory_equal(s.k_min, ((float[]){1, -2, 0, -4}), 4 * sizeof(float));
+    assert_memory_equal(s.k_max, ((float[]){3, -2, 0, 4}), 4 * sizeof(float));
+    assert_memory_equal(s.k_mean, ((float[]){2, -2, 0, 0}), 4 * sizeof(float));
+    assert_memory_equal(s.k_spread, ((float[]){1, 0, 0, 4}), 4 * sizeof(float));
+    assert_memory_equal(s.v_absmax, ((float[]){5, 1.5F, 0, 2}), 4 * sizeof(float));
+    const float bad[4] = {0, 0, NAN, 0};
+    assert_int_equal(nw_kv_stats_add(&s, 0, false, bad, 1, &err), NW_E_FORMAT);
+    assert_non_null(strstr(err.message, "channel 2"));
+    nw_kv_stats_release(&s);
+}
+
+static void stats_load(nw_kv_stats *s)
+{
+    const nw_model_config c = nw_tiny_wide();
+    nw_stats *stats = NULL;
+    nw_error err = {0};
+
+    must(nw_stats_open(in_dir("stats"), &stats, &err), &err);
+    must(nw_kv_stats_load(stats, &c, s, &err), &err);
+    nw_stats_close(stats);
+}
+
+static void statistics_of_another_model_are_refused(void **state)
+{
+    (void)state;
+    nw_model_config c = nw_tiny_wide();
+    nw_stats *stats = NULL;
+    nw_kv_stats s = {0};
+    nw_error err = {0};
+
+    c.n_kv_heads++;
+    must(nw_stats_open(in_dir("stats"), &stats, &err), &err);
+    assert_int_equal(nw_kv_stats_load(stats, &c, &s, &err), NW_E_FORMAT);
+    nw_stats_close(stats);
+}
+
+/* ---- artifact ---- */
+
+/* 448 times a scale holds the largest of its channels, and 255/256 of it does not: the next lower number
+ * of BF16 would clip. */
+static void assert_fits(float scale, float most)
+{
+    assert_true(scale * 448 >= most && scale * 448 * (1 - 0x1p-7F) < most);
+    assert_true(nw_bf16_to_f32(nw_bf16_from_f32(scale)) - scale == 0.0F);
+}
+
+static void scales_hold_what_calibration_saw(void **state)
+{
+    (void)state;
+    nw_kv_stats s = {0};
+    nw_error err = {0};
+    const nw_model_config c = nw_tiny_wide();
+
+    stats_load(&s);
+    for (int heads = 0; heads < 2; heads++) {
+        nw_artifact *a = NULL;
+        must(quantize(heads ? "kv: fp8\nkv_scales: head\n" TARGETS : "kv: fp8\n" TARGETS, "q", true,
+                      &err),
+             &err);
+        must(nw_artifact_open(in_dir("q"), &a, &err), &err);
+        const nw_artifact_kv *kv = nw_artifact_get_kv(a);
+        assert_string_equal(kv->format, "fp8");
+        assert_int_equal(kv->n_scales, heads ? c.n_kv_heads : 1);
+        const uint32_t per = s.n_channels / kv->n_scales;
+        for (size_t i = 0; i < (size_t)c.n_layers * kv->n_scales; i++) {
+            float k = 0;
+            float v = 0;
+            for (size_t j = i * per; j < (i + 1) * per; j++) {
+                k = fmaxf(k, fmaxf(fabsf(s.k_min[j]), fabsf(s.k_max[j])));
+                v = fmaxf(v, s.v_absmax[j]);
+            }
+            assert_fits(kv->k_scale[i], k);
+            assert_fits(kv->v_scale[i], v);
+        }
+        nw_artifact_close(a);
+    }
+    nw_kv_stats_release(&s);
+}
+
+static void a_format_without_numbers_needs_no_calibration(void **state)
+{
+    (void)state;
+    static const char *const free_of_it[] = {"kv: int8\n" TARGETS, "kv: fp8+dynamic\n" TARGETS,
+                                             "kv: int4/int8+window128\n" TARGETS};
+    static const struct {
+        const char *yaml, *says;
+    } bad[] = {{"kv: fp8\n" TARGETS, "needs calibration"},
+               {"kv: int4+channel\n" TARGETS, "needs calibration"},
+               {"kv: int5\n" TARGETS, "int5"},
+               {"kv_scales: head\n" TARGETS, "want a format"},
+               {"kv: 8\n" TARGETS, "not a string"}};
+    nw_error err = {0};
+
+    for (size_t i = 0; i < NW_COUNT(free_of_it); i++) {
+        nw_artifact *a = NULL;
+        must(quantize(free_of_it[i], "q", false, &err), &err);
+        must(nw_artifact_open(in_dir("q"), &a, &err), &err);
+        assert_int_equal(nw_artifact_get_kv(a)->n_scales, 0);
+        nw_artifact_close(a);
+    }
+    for (size_t i = 0; i < NW_COUNT(bad); i++) {
+        assert_int_not_equal(quantize(bad[i].yaml, "bad", false, &err), NW_OK);
+        if (strstr(err.message, bad[i].says) == NULL) {
+            fail_msg("'%s' is not in: %s", bad[i].says, err.message);
+        }
+    }
+    assert_int_equal(quantize("kv: fp8\ntransform: [rotate-heads]\n" TARGETS, "bad", true, &err),
+                     NW_E_USAGE);
+    assert_non_null(strstr(err.message, "kv_calibration"));
+}
+
+/* ---- engine ---- */
+
+static nw_engine *open_engine(const char *model, const char *kv)
+{
+    nw_engine_options o = nw_engine_options_default();
+    nw_engine *e = NULL;
+    nw_error err = {0};
+
+    o.n_threads = 1;
+    o.max_seqs = 1;
+    o.n_ctx = N_IDS;
+    o.max_step_tokens = 32;
+    if (kv != NULL) {
+        must(nw_engine_kv_parse(kv, &o, &err), &err);
+    }
+    must(nw_engine_open(in_dir(model), &o, &e, &err), &err);
+    return e;
+}
+
+/* F4 of the reports: where the scales come from is always told. */
+static void the_source_of_scales_is_told(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *kv, *is, *says;
+    } rows[] = {{"q", NULL, "fp8", "calibrated, one a layer"},
+                {"q", "fp8+dynamic", "fp8+dynamic", "in place of the calibrated"},
+                {"q", "fp8/int8", "fp8/int8", "calibrated"},
+                {"q", "int8", "int8", "needs no calibration"},
+                {"q", "bf16", "bf16", "none"},
+                {"model", NULL, "f32", "none"},
+                {"model", "fp8", "fp8", "uncalibrated"}};
+    nw_error err = {0};
+
+    must(quantize("kv: fp8\n" TARGETS, "q", true, &err), &err);
+    for (size_t i = 0; i < NW_COUNT(rows); i++) {
+        nw_engine *e = open_engine(rows[i].model, rows[i].kv);
+        const nw_engine_facts *f = nw_engine_get_facts(e);
+        assert_string_equal(f->kv, rows[i].is);
+        if (strstr(f->kv_scales, rows[i].says) == NULL) {
+            fail_msg("'%s' is not in: %s", rows[i].says, f->kv_scales);
+        }
+        nw_engine_close(e);
+    }
+}
+
+typedef struct {
+    float *keep;
+    uint32_t n_vocab;
+    double sum_kl;
+    bool compare;
+} scored;
+
+static bool take(void *ctx, size_t pos, const float *logits)
+{
+    scored *s = ctx;
+    float *row = s->keep + pos * s->n_vocab;
+
+    if (s->compare) {
+        s->sum_kl += nw_logits_kl(row, logits, s->n_vocab);
+    } else {
+        memcpy(row, logits, s->n_vocab * sizeof *row);
+    }
+    return true;
+}
+
+/* Mean KL of a KV format against F32, same weights. */
+static double kl_of(const char *model, const char *kv)
+{
+    scored s = {0};
+    nw_error err = {0};
+    int32_t ids[N_IDS];
+
+    for (int32_t i = 0; i < N_IDS; i++) {
+        ids[i] = i * 37 % 256;
+    }
+    for (int i = 0; i < 2; i++) {
+        nw_engine *e = open_engine(model, i == 0 ? "f32" : kv);
+        s.n_vocab = nw_engine_config(e)->n_vocab;
+        s.compare = i == 1;
+        s.keep = i == 0 ? calloc((size_t)N_IDS * s.n_vocab, sizeof *s.keep) : s.keep;
+        assert_non_null(s.keep);
+        must(nw_engine_score(e, ids, N_IDS, 0, take, &s, &err), &err);
+        nw_engine_close(e);
+    }
+    free(s.keep);
+    return s.sum_kl / N_IDS;
+}
+
+/* Scores move by the same number for all keys of a query: nothing is left of it but rounding. */
+static void channels_leave_the_softmax_alone(void **state)
+{
+    (void)state;
+    nw_error err = {0};
+
+    must(quantize("kv: int4+channel\n" TARGETS, "q", true, &err), &err);
+    assert_true(kl_of("q", "f32+channel") < 1e-7);
+    assert_true(kl_of("q", "int4+channel") < 0.05);
+    assert_true(kl_of("q", NULL) > 1e-7); /* the artifact's own format: int4+channel */
+}
+
+static void fixed_scales_are_used(void **state)
+{
+    (void)state;
+    nw_error err = {0};
+
+    must(quantize("kv: fp8\n" TARGETS, "q", true, &err), &err);
+    const double fixed = kl_of("q", "fp8");
+    const double dynamic = kl_of("q", "fp8+dynamic");
+    assert_true(fixed > 0 && dynamic > 0 && fabs(fixed - dynamic) > 0);
+    assert_true(fixed < 30 * dynamic);
+}
+
+/* Codes of E4M3 of x / scale, clipped, on every tier. */
+static void pages_take_a_fixed_scale(void **state)
+{
+    (void)state;
+    const nw_kernels *tier = NULL;
+    static const float scales[] = {0.002F, 0.5F, 0x1.8p-3F};
+
+    for (size_t i = 0; (tier = nw_tier(i)) != NULL; i++) {
+        for (size_t j = 0; j < NW_COUNT(scales); j++) {
+            nw_kv_type kv = nw_kv_type_of(NW_KV_FP8, NW_KV_FP8, 16);
+            float k[16];
+            float v[16];
+            float got[16];
+            kv.k_scale = scales[j];
+            kv.v_scale = 2 * scales[j];
+            for (uint32_t d = 0; d < 16; d++) {
+                k[d] = (float)d * 0.37F - 3;
+                v[d] = d == 3 ? 1e5F : -k[d]; /* beyond 448 times the scale */
+            }
+            uint8_t *page = aligned_alloc(64, nw_kv_k_page_bytes(&kv) + nw_kv_v_page_bytes(&kv));
+            assert_non_null(page);
+            uint8_t *values = page + nw_kv_k_page_bytes(&kv);
+            tier->kv_put(&kv, 0, k, v, page, values);
+            nw_kv_k_token(&kv, page, 0, got);
+            for (uint32_t d = 0; d < 16; d++) {
+                const float want = nw_e4m3_to_f32(nw_e4m3_from_f32(k[d] / kv.k_scale)) * kv.k_scale;
+                assert_memory_equal(&got[d], &want, sizeof want);
+            }
+            nw_kv_v_token(&kv, values, 0, got);
+            assert_true(got[3] >= 448 * kv.v_scale && got[3] <= 448 * kv.v_scale);
+            free(page);
+        }
+    }
+}
+
+/* ---- folders of others ---- */
+
+static void export_folder(const char *from, const char *to)
+{
+    nw_export_report r = {0};
+    nw_error err = {0};
+    nw_export_options o = {
+        .source = in_dir(from), .out = in_dir(to), .replace = true, .n_threads = 1};
+
+    must(nw_export_format_find("compressed-tensors", "native", &o.format, &err), &err);
+    must(nw_export(&o, &r, &err), &err);
+    nw_export_report_release(&r);
+}
+
+static void assert_same_scales(const char *from, const char *to)
+{
+    nw_artifact *a[2] = {NULL, NULL};
+    nw_error err = {0};
+
+    must(nw_artifact_open(in_dir(from), &a[0], &err), &err);
+    must(nw_artifact_open(in_dir(to), &a[1], &err), &err);
+    const nw_artifact_kv *x = nw_artifact_get_kv(a[0]);
+    const nw_artifact_kv *y = nw_artifact_get_kv(a[1]);
+    const size_t n = x->n_scales * nw_artifact_config(a[0])->n_layers;
+    assert_string_equal(y->format, "fp8");
+    assert_int_equal(x->n_scales, y->n_scales);
+    assert_memory_equal(x->k_scale, y->k_scale, n * sizeof(float));
+    assert_memory_equal(x->v_scale, y->v_scale, n * sizeof(float));
+    nw_artifact_close(a[0]);
+    nw_artifact_close(a[1]);
+}
+
+/* Written, read back, and written again from what was read. */
+static void scales_survive_compressed_tensors(void **state)
+{
+    (void)state;
+    static const char *const yamls[] = {"kv: fp8\n" TARGETS,
+                                        "kv: fp8+window64\nkv_scales: head\n" TARGETS,
+                                        "kv: fp8\ntargets: [{match: '.*_proj', weights: int8}]\n"};
+    nw_error err = {0};
+
+    for (size_t i = 0; i < NW_COUNT(yamls); i++) {
+        must(quantize(yamls[i], "q", true, &err), &err);
+        export_folder("q", "ct");
+        assert_same_scales("q", "ct");
+        export_folder("ct", "again");
+        assert_same_scales("ct", "again");
+    }
+    nw_engine *e = open_engine("ct", NULL);
+    assert_string_equal(nw_engine_get_facts(e)->kv, "fp8");
+    assert_non_null(strstr(nw_engine_get_facts(e)->kv_scales, "calibrated"));
+    nw_engine_close(e);
+}
+
+/* Sets every scale of keys and values in a folder, or only the keys' of the first layer. */
+static void set_scales(const char *folder, float x, bool first_only)
+{
+    char path[512];
+    char *bytes = NULL;
+    size_t n = 0;
+    nw_safetensors *st = NULL;
+    nw_error err = {0};
+    uint64_t header = 0;
+
+    (void)snprintf(path, sizeof path, "%s/model.safetensors", in_dir(folder));
+    must(nw_file_read(path, 1 << 24, &bytes, &n, &err), &err);
+    memcpy(&header, bytes, sizeof header);
+    must(nw_st_open(path, &st, &err), &err);
+    const uint8_t *first = nw_st_at(st, 0)->data;
+    for (size_t i = 0; i < nw_st_n_tensors(st); i++) {
+        first = nw_st_at(st, i)->data < first ? nw_st_at(st, i)->data : first;
+    }
+    for (size_t i = 0; i < nw_st_n_tensors(st); i++) {
+        const nw_st_tensor *t = nw_st_at(st, i);
+        const bool wanted = strstr(t->name, first_only ? "layers.0.self_attn.k_scale" : "_scale");
+        for (size_t k = 0; wanted && k < t->n_elems; k++) {
+            memcpy(bytes + sizeof header + header + (t->data - first) + k * sizeof x, &x, sizeof x);
+        }
+    }
+    nw_st_close(st);
+    must(nw_file_write(path, bytes, n, &err), &err);
+    free(bytes);
+}
+
+/* F4: a scale that nobody measured is none. */
+static void scales_of_one_are_uncalibrated(void **state)
+{
+    (void)state;
+    nw_error err = {0};
+    nw_artifact *a = NULL;
+
+    must(quantize("kv: fp8\n" TARGETS, "q", true, &err), &err);
+    export_folder("q", "ct");
+    set_scales("ct", 1, false);
+    must(nw_artifact_open(in_dir("ct"), &a, &err), &err);
+    assert_int_equal(nw_artifact_get_kv(a)->n_scales, 0);
+    nw_artifact_close(a);
+    nw_engine *e = open_engine("ct", "fp8");
+    assert_non_null(strstr(nw_engine_get_facts(e)->kv_scales, "uncalibrated"));
+    nw_engine_close(e);
+}
+
+static void scales_that_are_none_are_refused(void **state)
+{
+    (void)state;
+    static const float bad[] = {0, -1, NAN, INFINITY};
+    nw_error err = {0};
+
+    must(quantize("kv: fp8\n" TARGETS, "q", true, &err), &err);
+    for (size_t i = 0; i < NW_COUNT(bad); i++) {
+        nw_artifact *a = NULL;
+        export_folder("q", "ct");
+        set_scales("ct", bad[i], true);
+        assert_int_equal(nw_artifact_open(in_dir("ct"), &a, &err), NW_E_FORMAT);
+        assert_non_null(strstr(err.message, "k_scale"));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(statistics_are_those_of_the_numbers),
+        cmocka_unit_test(statistics_of_another_model_are_refused),
+        cmocka_unit_test(scales_hold_what_calibration_saw),
+        cmocka_unit_test(a_format_without_numbers_needs_no_calibration),
+        cmocka_unit_test(the_source_of_scales_is_told),
+        cmocka_unit_test(channels_leave_the_softmax_alone),
+        cmocka_unit_test(fixed_scales_are_used),
+        cmocka_unit_test(pages_take_a_fixed_scale),
+        cmocka_unit_test(scales_survive_compressed_tensors),
+        cmocka_unit_test(scales_of_one_are_uncalibrated),
+        cmocka_unit_test(scales_that_are_none_are_refused),
+    };
+    return cmocka_run_group_tests_name("kv_scales", tests, setup, teardown);
+}
