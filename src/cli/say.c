@@ -6,6 +6,15 @@
 #include "base/log.h"
 #include "engine/facts.h"
 
+/* The rules of other engines go by their own names. */
+static const char *act_name(const char *act)
+{
+    if (strcmp(act, "a8") == 0) {
+        return "int8";
+    }
+    return strcmp(act, "a16") == 0 ? "16 bit" : act;
+}
+
 void nw_say_kernels(const json_t *facts)
 {
     const char *tier = json_string_value(json_object_get(facts, "tier"));
@@ -16,8 +25,7 @@ void nw_say_kernels(const json_t *facts)
     const char *scales = json_string_value(json_object_get(facts, "kv_scales"));
 
     if (tier != NULL && act != NULL && why != NULL) {
-        nw_log(NW_LOG_INFO, "kernels %s, activations %s, threads %s", tier,
-               strcmp(act, "a8") == 0 ? "int8" : "16 bit", why);
+        nw_log(NW_LOG_INFO, "kernels %s, activations %s, threads %s", tier, act_name(act), why);
     }
     if (kv != NULL && scales != NULL && strcmp(scales, "none") != 0) {
         nw_log(NW_LOG_INFO, "keys and values %s, scales: %s", kv, scales);

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/engine.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,7 +106,8 @@ static nw_status open_threads(nw_engine *e, nw_error *err)
         return nw_context(err, "threads of the engine");
     }
     e->facts.n_threads = nw_pool_threads(e->pool);
-    e->facts.threads_why = e->opt.n_threads > 0 ? "as asked" : why;
+    (void)snprintf(e->asked, sizeof e->asked, "%u as asked", e->facts.n_threads);
+    e->facts.threads_why = e->opt.n_threads > 0 ? e->asked : why;
     return NW_OK;
 }
 

@@ -60,7 +60,7 @@ void nw_engine_kv_plain(nw_engine_options *o);
 typedef struct {
     const char *tier; /* kernel tier in use */
     unsigned n_threads;
-    const char *threads_why; /* "2 by affinity" */
+    const char *threads_why; /* "2 by affinity", "2 as asked" */
     nw_act_rule act;         /* of the inputs of quantized matrices */
     const char *kv_k, *kv_v; /* names of the KV kinds */
     const char *kv;          /* all of it: nw_engine_kv_text */

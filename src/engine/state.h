@@ -59,6 +59,7 @@ typedef struct {
 struct nw_engine {
     nw_engine_options opt;
     nw_engine_facts facts;
+    char asked[32]; /* of facts.threads_why */
     nw_artifact *artifact;
     const nw_artifact *embed; /* whose embedding is looked up: its own, but for nw_engine_swap */
     nw_tokenizer *tokenizer;

@@ -50,6 +50,7 @@ typedef struct {
     size_t route; /* index into routes */
     nw_buf body;
     size_t n_discarded;
+    bool read; /* to its end, and counted in n_open */
 } exchange;
 
 /* ---- answers -------------------------------------------------------------------------------- */
@@ -393,6 +394,8 @@ enum MHD_Result nw_http_request(void *cls, struct MHD_Connection *conn, const ch
     if (x->n_discarded > 0) {
         return too_long(s, conn);
     }
+    x->read = true;
+    atomic_fetch_add(&s->n_open, 1);
     begin_wait(conn);
     const enum MHD_Result rc = dispatch(s, conn, x);
     end_wait(s, conn);
@@ -402,12 +405,15 @@ enum MHD_Result nw_http_request(void *cls, struct MHD_Connection *conn, const ch
 void nw_http_completed(void *cls, struct MHD_Connection *conn, void **req_cls,
                        enum MHD_RequestTerminationCode why)
 {
+    nw_server *s = cls;
     exchange *x = *req_cls;
 
-    (void)cls;
     (void)conn;
     (void)why;
     if (x != NULL) {
+        if (x->read) {
+            atomic_fetch_sub(&s->n_open, 1);
+        }
         nw_buf_release(&x->body);
         free(x);
         *req_cls = NULL;

@@ -14,6 +14,8 @@
 #include "engine/facts.h"
 #include "serve/http.h"
 
+#define TELL_S 2.0 /* for the last words of answers that are cut short */
+
 nw_server_options nw_server_options_default(void)
 {
     return (nw_server_options){.host = "127.0.0.1",
@@ -159,15 +161,22 @@ uint16_t nw_server_port(const nw_server *s)
     return s->port;
 }
 
-void nw_server_drain(nw_server *s, double grace_s)
+/* Until every answer is sent, or the time is over. */
+static void wait_for_answers(const nw_server *s, double limit_s)
 {
-    const double end_s = nw_now_s() + grace_s;
+    const double end_s = nw_now_s() + limit_s;
 
-    atomic_store(&s->draining, true);
-    while (atomic_load(&s->n_jobs) > 0 && nw_now_s() < end_s) {
+    while (atomic_load(&s->n_open) > 0 && nw_now_s() < end_s) {
         nw_sleep_until_ns(nw_now_ns() + 20000000);
     }
-    atomic_store(&s->closing, true);
+}
+
+void nw_server_drain(nw_server *s, double grace_s)
+{
+    atomic_store(&s->draining, true);
+    wait_for_answers(s, grace_s);
+    atomic_store(&s->closing, true); /* who still waits is told so, if it reads at all */
+    wait_for_answers(s, TELL_S);
 }
 
 void nw_server_close(nw_server *s)

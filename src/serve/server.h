@@ -35,7 +35,8 @@ nw_server_options nw_server_options_default(void);
 NW_MUST_USE nw_status nw_server_open(nw_engine *engine, const nw_server_options *opt,
                                      nw_server **out, nw_error *err);
 uint16_t nw_server_port(const nw_server *s); /* the real one */
-/* Stops admitting (503), lets running requests end for up to grace_s, cancels the rest. */
+/* Stops admitting (503), lets running requests end for up to grace_s, cancels the rest, whose clients
+ * are told (at most 2 seconds more). */
 void nw_server_drain(nw_server *s, double grace_s);
 void nw_server_close(nw_server *s); /* drain(0) and everything freed; takes NULL */
 

@@ -31,6 +31,7 @@ struct nw_server {
     atomic_bool draining; /* new requests get 503 */
     atomic_bool closing;  /* running ones end at once */
     atomic_uint n_jobs;   /* admitted, not closed */
+    atomic_uint n_open;   /* requests that were read, whose answer is not sent to its end */
     atomic_uint_fast64_t next_id;
     atomic_uint_fast64_t answers[NW_STATUS_CLASSES]; /* [status / 100] */
     atomic_uint_fast64_t hang_ups; /* clients that went away before their answer's end */

@@ -19,6 +19,9 @@ grep -o '"n_prompt": [0-9]*\|"n_output": [0-9]*\|"tier": "[a-z]*"\|"act": "[a-z0
 printf 'one\ntwo\n' | narrow generate model --chat --system "Be brief" -n 4 --quiet >chat || exit 1
 narrow generate model "one" --chat --system "Be brief" -n 4 --quiet >first || exit 1
 [ "$(head -c "$(wc -c <first)" chat)" = "$(cat first)" ] && echo "chat: the first answer of a talk is the answer alone"
+for act in a16 a8 a8-ct fp8; do # what is said of the kernels
+    narrow generate model x -n 1 -t 1 --tier ref --act $act 2>&1 >/dev/null | grep kernels
+done
 narrow generate model
 echo "exit $?"
 narrow generate model x --system y

@@ -95,6 +95,10 @@ static void f5_threads_are_those_of_the_affinity(void **state)
     assert_int_equal(nw_engine_get_facts(e)->n_threads, 1);
     assert_string_equal(nw_engine_get_facts(e)->threads_why, why);
     nw_engine_close(e);
+    o.n_threads = 2;
+    e = fixture_engine(0, &o);
+    assert_string_equal(nw_engine_get_facts(e)->threads_why, "2 as asked");
+    nw_engine_close(e);
     assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
 }
 

@@ -174,6 +174,7 @@ static void an_answered_connection_is_closed_when_idle(void **state)
 
 typedef struct {
     atomic_bool held;
+    int ms;
 } hold;
 
 static void hold_worker(void *ctx, nw_engine *e)
@@ -181,7 +182,7 @@ static void hold_worker(void *ctx, nw_engine *e)
     hold *h = ctx;
     (void)e;
     atomic_store(&h->held, true);
-    nw_sleep_until_ns(nw_now_ns() + (int64_t)LONG_MS * 1000000);
+    nw_sleep_until_ns(nw_now_ns() + (int64_t)h->ms * 1000000);
 }
 
 static void *hold_thread(void *ctx)
@@ -193,7 +194,7 @@ static void *hold_thread(void *ctx)
 /* The engine is busy with something else for longer than the timeout. */
 static void a_client_that_waits_for_its_answer_gets_it(void **state)
 {
-    hold h = {false};
+    hold h = {.ms = LONG_MS};
     pthread_t t;
     char whole[8192] = "";
     char stream[8192] = "";
@@ -257,12 +258,45 @@ static void a_reader_that_stands_still_is_let_go(void **state)
     (void)close(fd);
 }
 
+/* The last: who still waits when the server closes is told so, and not just hung up on. */
+static void closing_tells_who_still_waits(void **state)
+{
+    hold h = {.ms = 300};
+    pthread_t t;
+    char whole[8192] = "";
+    char stream[8192] = "";
+
+    (void)state;
+    assert_int_equal(pthread_create(&t, NULL, hold_thread, &h), 0);
+    while (!atomic_load(&h.held)) {
+        nw_sleep_until_ns(nw_now_ns() + 1000000);
+    }
+    const int a = post("/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":9}", false);
+    const int b =
+        post("/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":9,\"stream\":true}", false);
+    while (atomic_load(&server->n_jobs) < 2) {
+        nw_sleep_until_ns(nw_now_ns() + 1000000);
+    }
+    nw_server_close(server);
+    server = NULL;
+    (void)pthread_join(t, NULL);
+    assert_true(read_to_close(a, PATIENT, whole, sizeof whole));
+    assert_true(read_to_close(b, PATIENT, stream, sizeof stream));
+    assert_int_equal(strncmp(whole, "HTTP/1.1 503", 12), 0);
+    assert_non_null(strstr(whole, "the server is shutting down"));
+    assert_non_null(strstr(stream, "the server is shutting down"));
+    assert_non_null(strstr(stream, "\r\n0\r\n")); /* and the stream has its end */
+    (void)close(a);
+    (void)close(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_answered_connection_is_closed_when_idle),
         cmocka_unit_test(a_client_that_waits_for_its_answer_gets_it),
         cmocka_unit_test(a_reader_that_stands_still_is_let_go),
+        cmocka_unit_test(closing_tells_who_still_waits),
     };
     if (open_server(NULL) != 0) {
         return 1;
