@@ -321,9 +321,6 @@ nw_status nw_bench_load(nw_bench *b, nw_error *err)
     bool done = false;
     nw_status st = NW_OK;
 
-    if (nw_args_flag(b->args, "in-process")) {
-        return nw_fail(err, NW_E_USAGE, "--in-process is for --regime micro");
-    }
     st = nw_bench_open_service(b, err);
     if (st == NW_OK) {
         st = gather_windows(b, &w, err);

@@ -186,6 +186,89 @@ static const nw_option options[] = {
     NW_OPTION_TOKENIZER,
 };
 
+enum { MICRO = 1, LOAD = 2, STEPS = 4 };
+
+/* Options that some regimes do not look at. */
+static const struct {
+    const char *name;
+    unsigned regimes;
+} only[] = {
+    {"requests", MICRO | LOAD},
+    {"natural-stop", MICRO | LOAD},
+    {"seed", MICRO | LOAD},
+    {"max-seqs", MICRO | LOAD},
+    {"record", MICRO | LOAD},
+    {"candidate", MICRO | LOAD},
+    {"role", MICRO | LOAD},
+    {"again", MICRO | LOAD},
+    {"api-key", MICRO | LOAD},
+    {"model", MICRO | LOAD},
+    {"tokenizer", MICRO | LOAD},
+    {"warmup", MICRO},
+    {"in-process", MICRO},
+    {"rate", LOAD},
+    {"rates", LOAD},
+    {"sweep", LOAD},
+    {"process", LOAD},
+    {"arrivals", LOAD},
+    {"write-arrivals", LOAD},
+    {"duration", LOAD},
+    {"warmup-s", LOAD},
+    {"drain-s", LOAD},
+    {"tail-s", LOAD},
+    {"slo-ttft", LOAD},
+    {"slo-tpot", LOAD},
+    {"slo-gap", LOAD},
+    {"no-stream", LOAD},
+    {"profile", STEPS},
+    {"trace", STEPS},
+    {"depth", STEPS},
+    {"sequences", STEPS},
+    {"rounds", STEPS},
+};
+
+/* Pairs of which the second decides alone. */
+static const struct {
+    const char *name, *beside;
+} idle[] = {
+    {"rate", "arrivals"},     {"rates", "arrivals"},          {"sweep", "arrivals"},
+    {"process", "arrivals"},  {"prompt", "arrivals"},         {"output", "arrivals"},
+    {"requests", "arrivals"}, {"write-arrivals", "arrivals"}, {"rate", "rates"},
+    {"rate", "sweep"},        {"requests", "duration"},
+};
+
+/* An option that would change nothing is a mistake of whoever gave it. */
+static nw_status check_options(const nw_args *args, unsigned regime, nw_error *err)
+{
+    static const char *const of_server[] = {"threads", "tier", "kv", "act", "context"};
+
+    for (size_t i = 0; i < NW_COUNT(only); i++) {
+        if ((only[i].regimes & regime) == 0 && nw_args_given(args, only[i].name)) {
+            return nw_fail(err, NW_E_USAGE, "--%s is for --regime %s", only[i].name,
+                           only[i].regimes == MICRO   ? "micro"
+                           : only[i].regimes == LOAD  ? "load"
+                           : only[i].regimes == STEPS ? "steps"
+                                                      : "micro and load");
+        }
+    }
+    for (size_t i = 0; i < NW_COUNT(idle); i++) {
+        if (nw_args_given(args, idle[i].name) && nw_args_given(args, idle[i].beside)) {
+            return nw_fail(err, NW_E_USAGE, "--%s has no meaning beside --%s", idle[i].name,
+                           idle[i].beside);
+        }
+    }
+    if (nw_args_given(args, "tail-s") && !nw_args_given(args, "arrivals")) {
+        return nw_fail(err, NW_E_USAGE, "--tail-s needs --arrivals");
+    }
+    for (size_t i = 0; nw_target_spec_is_url(args->operands[0]) && i < NW_COUNT(of_server); i++) {
+        if (nw_args_given(args, of_server[i])) {
+            return nw_fail(err, NW_E_USAGE, "--%s is for an artifact, %s runs already",
+                           of_server[i], args->operands[0]);
+        }
+    }
+    return NW_OK;
+}
+
 static nw_status run_steps(const nw_args *args, nw_error *err)
 {
     nw_token_range prompt;
@@ -222,20 +305,19 @@ static nw_status run_service(const nw_args *args, bool micro, nw_error *err)
 
 static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
 {
-    const bool profile = nw_args_flag(args, "profile");
-    const char *regime = nw_args_str(args, "regime");
+    const char *name = nw_args_str(args, "regime");
+    const unsigned regime = name == NULL || strcmp(name, "steps") == 0 ? STEPS
+                            : strcmp(name, "micro") == 0               ? MICRO
+                                                                       : LOAD;
 
     (void)exit_code;
-    if (regime == NULL && !profile) {
+    if (name == NULL && !nw_args_flag(args, "profile")) {
         return nw_fail(err, NW_E_USAGE, "--regime is required: micro, load or steps");
     }
-    if (regime == NULL || strcmp(regime, "steps") == 0) {
-        return run_steps(args, err);
+    if (check_options(args, regime, err) != NW_OK) {
+        return err->code;
     }
-    if (profile || nw_args_str(args, "trace") != NULL) {
-        return nw_fail(err, NW_E_USAGE, "--profile and --trace go with --regime steps");
-    }
-    return run_service(args, strcmp(regime, "micro") == 0, err);
+    return regime == STEPS ? run_steps(args, err) : run_service(args, regime == MICRO, err);
 }
 
 const nw_command nw_cmd_bench = {

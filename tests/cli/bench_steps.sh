@@ -17,7 +17,13 @@ print(sum(e["ph"] == "X" for e in events), "events")
 END
 narrow bench model --profile --prompt 8 --output 3 --rounds 1 --threads 1 --tier ref --quiet >text || exit 1
 sed -n '1p;s/^\(phase  *op  *shape\).*/\1/p;s/^\(prefill  all\).*/\1/p;s/^\(decode   all\).*/\1/p' text
-for bad in "--regime micro --profile" "--regime load --rate 1 --trace t" "--regime steps --prompt 300" "--profile --kv int3"; do
+for bad in "--regime micro --profile" "--regime load --rate 1 --trace t" "--regime micro --rate 3" \
+    "--regime load --rate 1 --warmup 2" "--regime load --rate 1 --in-process" "--profile --requests 3" \
+    "--regime steps --record r.db" "--regime load --arrivals a.csv --rate 2" "--regime load --rate 1 --rates 1,2" \
+    "--regime load --sweep --rate 1" "--regime load --arrivals a.csv --prompt 5" "--regime load --rate 1 --tail-s 3" \
+    "--regime load --rate 1 --duration 1 --requests 5" "--regime steps --prompt 300" "--profile --kv int3"; do
     narrow bench model $bad --quiet 2>&1
     echo "-> $?"
 done
+narrow bench http://127.0.0.1:9 --regime micro --kv int8 --quiet 2>&1
+echo "-> $?"

@@ -40,13 +40,14 @@ keys() {
 d = json.load(sys.stdin)
 print(len(d["windows"]), d["regime"])'
 }
-load="--regime load --prompt 4-8 --output 2-4 --requests 4 --warmup-s 0 --drain-s 20 --quiet --json"
-narrow bench "$url" $load --rates 40,80 --process constant --slo-gap 500 --slo-ttft 0 --slo-tpot 0 --seed 2 \
+load="--regime load --warmup-s 0 --drain-s 20 --quiet --json"
+lengths="--prompt 4-8 --output 2-4"
+narrow bench "$url" $load $lengths --requests 4 --rates 40,80 --process constant --slo-gap 500 --slo-ttft 0 --slo-tpot 0 --seed 2 \
     --api-key secret --model tiny --tokenizer model | keys
 kill "$server"
 wait "$server"
 echo "server: exit $?"
-narrow bench model $load --sweep --rates 0.5 --context 64 --threads 1 --tier ref --kv int8 --act a16 --max-seqs 4 \
+narrow bench model $load $lengths --sweep --rates 0.5 --context 64 --threads 1 --tier ref --kv int8 --act a16 --max-seqs 4 \
     --role baseline --record r.db --candidate a --duration 0.2 --write-arrivals made.csv | keys
 head -n 1 made.csv
 narrow bench model $load --arrivals made.csv --no-stream --natural-stop --threads 1 | keys
