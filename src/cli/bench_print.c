@@ -51,16 +51,26 @@ static void print_lengths(const nw_bench_summary *s)
                  (double)s->output_tokens / n, s->n_stop, s->n_length, s->n_error);
 }
 
+static void print_rate(const char *name, const nw_bench_dist *d, const char *formula,
+                       const char *why_not)
+{
+    if (d->n > 0) {
+        (void)printf("  %-7s %10.2f tokens/s   median of %s\n", name, d->p50, formula);
+    } else {
+        (void)printf("  %-7s not measured: %s\n", name, why_not);
+    }
+}
+
 void nw_bench_print_micro(const nw_micro_options *o, const nw_micro_result *r,
                           const nw_bench_costs *c)
 {
     (void)printf("batch 1: %zu requests of %u/%u tokens after %u of warm-up%s\n", r->rows.n,
                  o->n_prompt, o->n_output, o->n_warmup,
                  o->natural_stop ? ", natural stop" : ", end tokens ignored");
-    (void)printf("  decode  %10.2f tokens/s   median of (n - 1) / (last - first)\n",
-                 r->decode_tokens_per_s.p50);
-    (void)printf("  prefill %10.2f tokens/s   median of prompt tokens / (first - dispatched)\n",
-                 r->prefill_tokens_per_s.p50);
+    print_rate("decode", &r->decode_tokens_per_s, "(n - 1) / (last - first)",
+               "no answer has two tokens");
+    print_rate("prefill", &r->prefill_tokens_per_s, "prompt tokens / (first - dispatched)",
+               "no answer has a first token");
     print_latencies(&r->summary);
     print_lengths(&r->summary);
     nw_bench_print_costs(c);
@@ -68,10 +78,21 @@ void nw_bench_print_micro(const nw_micro_options *o, const nw_micro_result *r,
 
 void nw_bench_print_load_head(const nw_load_options *o)
 {
-    (void)printf(
-        "open loop: clock starts at the scheduled time; good: TTFT <= %g ms and TPOT <= %g "
-        "ms%s\n",
-        o->slo.ttft_ms, o->slo.tpot_ms, o->slo.gap_ms > 0 ? " and no longer gap" : "");
+    const struct {
+        const char *name;
+        double ms; /* 0: no such limit */
+    } limits[] = {
+        {"TTFT", o->slo.ttft_ms}, {"TPOT", o->slo.tpot_ms}, {"longest gap", o->slo.gap_ms}};
+    const char *before = "";
+
+    (void)printf("open loop: clock starts at the scheduled time; good: ");
+    for (size_t i = 0; i < NW_COUNT(limits); i++) {
+        if (limits[i].ms > 0) {
+            (void)printf("%s%s <= %g ms", before, limits[i].name, limits[i].ms);
+            before = ", ";
+        }
+    }
+    (void)printf("%s\n", before[0] == '\0' ? "every answer, no limit is set" : "");
 }
 
 void nw_bench_print_load(const char *name, const nw_load_options *o, const nw_load_result *r)

@@ -27,3 +27,10 @@ for bad in "--regime micro --profile" "--regime load --rate 1 --trace t" "--regi
 done
 narrow bench http://127.0.0.1:9 --regime micro --kv int8 --quiet 2>&1
 echo "-> $?"
+# what is not measured says so, and a limit that is off is none
+narrow bench model --regime micro --prompt 4 --output 1 --requests 2 --warmup 0 --in-process --threads 1 --quiet |
+    grep decode
+load="--regime load --rate 50 --requests 2 --warmup-s 0 --prompt 4 --output 2 --threads 1 --quiet"
+narrow bench model $load --slo-ttft 0 | head -n 1
+narrow bench model $load --slo-ttft 0 --slo-tpot 0 | head -n 1
+narrow bench model $load --slo-gap 50 | head -n 1
