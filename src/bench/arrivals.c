@@ -160,23 +160,42 @@ static nw_status csv_line(reader *r, char *line, nw_error *err)
     return add_row(r, v[0], v[1], v[2], err);
 }
 
-static nw_status read_csv(reader *r, char *text, nw_error *err)
+/* Cuts the next line off *text, without its end; NULL: there is none. */
+static char *next_line(char **text)
 {
-    char *save = NULL;
-    char *line = strtok_r(text, "\r\n", &save);
+    char *line = *text;
+    const size_t n = strcspn(line, "\n");
+
+    if (*line == '\0') {
+        return NULL;
+    }
+    *text = line + n + (line[n] == '\n');
+    line[n] = '\0';
+    if (n > 0 && line[n - 1] == '\r') {
+        line[n - 1] = '\0';
+    }
+    return line;
+}
+
+static nw_status read_csv(reader *r, char *text, size_t n, nw_error *err)
+{
+    const char *const end = text + n;
+    char *line = next_line(&text);
 
     r->line = 1;
     if (line == NULL || strcmp(line, CSV_HEAD) != 0) {
         return nw_fail(err, NW_E_FORMAT, "%s:1: '%.60s': the header " CSV_HEAD " is expected",
                        r->path, line != NULL ? line : "");
     }
-    while ((line = strtok_r(NULL, "\r\n", &save)) != NULL) {
+    while ((line = next_line(&text)) != NULL) {
         r->line++;
-        if (csv_line(r, line, err) != NW_OK) {
+        if (line[0] != '\0' && csv_line(r, line, err) != NW_OK) {
             return err->code;
         }
     }
-    return NW_OK;
+    return text == end ? NW_OK
+                       : nw_fail(err, NW_E_FORMAT, "%s:%zu: a byte of 0, text is expected", r->path,
+                                 r->line + 1);
 }
 
 static nw_status read_jsonl(reader *r, nw_error *err)
@@ -212,7 +231,7 @@ nw_status nw_arrivals_read(const char *path, nw_arrivals *out, nw_error *err)
     if (nw_file_read(path, MAX_BYTES, &text, &n, err) != NW_OK) {
         return err->code;
     }
-    nw_status st = text[0] == '{' ? read_jsonl(&r, err) : read_csv(&r, text, err);
+    nw_status st = text[0] == '{' ? read_jsonl(&r, err) : read_csv(&r, text, n, err);
     free(text);
     if (st == NW_OK && r.a.n == 0) {
         st = nw_fail(err, NW_E_FORMAT, "%s: no arrivals in it", path);

@@ -119,17 +119,6 @@ nw_status nw_bench_begin(const nw_bench_run *b, const nw_service *s, int64_t *id
     return st;
 }
 
-static const char *status_of(const nw_bench_row *r)
-{
-    if (r->ok) {
-        return "ok";
-    }
-    if (r->finish == NW_GEN_CANCELLED) {
-        return "cancelled";
-    }
-    return strstr(r->error, "429") != NULL ? "rejected" : "error";
-}
-
 static nw_status keep_row(nw_record *rec, int64_t run, int64_t file_no, const nw_bench_row *r,
                           nw_error *err)
 {
@@ -143,7 +132,7 @@ static nw_status keep_row(nw_record *rec, int64_t run, int64_t file_no, const nw
                           .n_prompt = r->n_prompt,
                           .n_asked = r->n_asked,
                           .n_output = r->n_output,
-                          .status = status_of(r),
+                          .status = nw_bench_row_status(r),
                           .finish = nw_gen_finish_name(r->finish),
                           .error = r->error[0] != '\0' ? r->error : NULL,
                           .events = events,

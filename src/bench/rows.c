@@ -46,6 +46,19 @@ nw_status nw_bench_row_from(const nw_gen_result *r, uint32_t idx, int64_t t0_ns,
     return NW_OK;
 }
 
+const char *nw_bench_row_status(const nw_bench_row *r)
+{
+    static const char no_room[] = "HTTP status 429:"; /* as the endpoint words it */
+
+    if (r->ok) {
+        return "ok";
+    }
+    if (r->finish == NW_GEN_CANCELLED) {
+        return "cancelled";
+    }
+    return strncmp(r->error, no_room, sizeof no_room - 1) == 0 ? "rejected" : "error";
+}
+
 void nw_bench_rows_release(nw_bench_rows *rows)
 {
     for (size_t i = 0; i < rows->n; i++) {

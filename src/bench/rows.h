@@ -27,6 +27,8 @@ typedef struct {
 /* Copies a result; times are rebased on t0. */
 NW_MUST_USE nw_status nw_bench_row_from(const nw_gen_result *r, uint32_t idx, int64_t t0_ns,
                                         bool streamed, nw_bench_row *out, nw_error *err);
+/* "ok", "cancelled", "rejected" (the server had no room) or "error". */
+const char *nw_bench_row_status(const nw_bench_row *r);
 void nw_bench_rows_release(nw_bench_rows *rows);
 
 /* p50 and p90 by nearest rank, ceil(p n). p99 only from n >= 299 on: below, has_p99 is false and

@@ -84,7 +84,7 @@ static void written_file_reads_back_the_same(void **state)
 
 static struct row {
     const char *name;
-    const char *text;
+    const char *text;       /* @ stands for a byte of 0 */
     const char *want_error; /* part of it; NULL: good, two rows at 0 and 1.5 s */
 } files[] = {
     {"csv", HEAD "0,5,6\n1.5,7,8\n", NULL},
@@ -103,6 +103,10 @@ static struct row {
     {"half_a_token", HEAD "2,5,1.5\n", "whole numbers from 1"},
     {"time_not_a_number", HEAD "nan,5,6\n", "t is nan"},
     {"time_without_end", HEAD "inf,5,6\n", "t is inf"},
+    {"blank_lines", HEAD "0,5,6\n\n\r\n1.5,7,8\n\n", NULL},
+    {"fault_after_blank_lines", HEAD "\n\n1,2\n", ":4: '1,2'"},
+    {"no_header_but_a_blank_line", "\n" HEAD "0,5,6\n", ":1: ''"},
+    {"nul_byte", HEAD "0,5,6\n@1.5,7,8\n", ":3: a byte of 0"},
     {"jsonl_string", "{\"t\":\"0\",\"prompt_tokens\":5,\"output_tokens\":6}\n", ":1: numbers t"},
 };
 
@@ -114,7 +118,13 @@ static void reads_or_refuses(void **state)
     nw_error err = {0};
     const nw_tmpdir dir = nw_tmpdir_make();
 
-    (void)nw_tmpdir_put(&dir, "a", r->text, strlen(r->text), path, sizeof path);
+    char *text = strdup(r->text);
+    const size_t n = strlen(text);
+    for (char *at = strchr(text, '@'); at != NULL; at = strchr(at + 1, '@')) {
+        *at = '\0';
+    }
+    (void)nw_tmpdir_put(&dir, "a", text, n, path, sizeof path);
+    free(text);
     const nw_status st = nw_arrivals_read(path, &a, &err);
     if (r->want_error != NULL) {
         assert_int_not_equal(st, NW_OK);

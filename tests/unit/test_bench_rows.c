@@ -248,6 +248,28 @@ static void nearest_rank_and_p99_only_from_299(void **state)
     assert_true(isnan(d.p50));
 }
 
+/* A server that had no room is told from one that failed, by its status and not by any number. */
+static void status_by_the_answer(void **state)
+{
+    static const struct {
+        const char *error, *status;
+        nw_gen_finish finish;
+    } rows[] = {
+        {"HTTP status 429: queue is full: 4 requests wait", "rejected", NW_GEN_ERROR},
+        {"HTTP status 429: ", "rejected", NW_GEN_ERROR},
+        {"HTTP status 400: prompt of 1429 tokens and 3 to generate", "error", NW_GEN_ERROR},
+        {"HTTP status 503: try again in 429 s", "error", NW_GEN_ERROR},
+        {"HTTP status 429: too late", "cancelled", NW_GEN_CANCELLED},
+    };
+    (void)state;
+    for (size_t i = 0; i < NW_COUNT(rows); i++) {
+        nw_bench_row r = {.finish = rows[i].finish};
+        (void)snprintf(r.error, sizeof r.error, "%s", rows[i].error);
+        assert_string_equal(nw_bench_row_status(&r), rows[i].status);
+    }
+    assert_string_equal(nw_bench_row_status(&(nw_bench_row){.ok = true}), "ok");
+}
+
 static void empty_window_is_refused(void **state)
 {
     nw_bench_summary s;
@@ -269,6 +291,7 @@ int main(void)
         cmocka_unit_test(unknown_counts_are_shared_out),
         cmocka_unit_test(late_dispatch_makes_a_run_invalid),
         cmocka_unit_test(nearest_rank_and_p99_only_from_299),
+        cmocka_unit_test(status_by_the_answer),
         cmocka_unit_test(empty_window_is_refused),
     };
 
