@@ -17,12 +17,13 @@
         .name = "tier", .type = NW_OPT_STRING, .unit = "TIER",                 \
         .help = "kernel tier, such as ref; by default the best that runs here" \
     }
-#define NW_OPTION_KV                                                                            \
-    {                                                                                           \
-        .name = "kv", .type = NW_OPT_STRING, .unit = "KIND",                                    \
-        .help = "keys and values as f32, bf16, fp8, int8, int4 or KEYS/VALUES, then any of "    \
-                "+windowN and +sinksN (newest and first tokens in BF16), +channel (calibrated " \
-                "scales of key channels), +dynamic; by default as the artifact says, else f32"  \
+#define NW_OPTION_KV                                                                              \
+    {                                                                                             \
+        .name = "kv", .type = NW_OPT_STRING, .unit = "KIND",                                      \
+        .help = "keys and values as f32, bf16, fp8, int8, int4 or KEYS/VALUES, then any of "      \
+                "+windowN and +sinksN (newest and first tokens in BF16), +channel (calibrated "   \
+                "scales of key channels), +dynamic; by default as the artifact says, else bf16, " \
+                "and f32 for a model in F32"                                                      \
     }
 #define NW_OPTION_ACT                                                                \
     {                                                                                \

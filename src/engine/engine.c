@@ -168,6 +168,12 @@ static const char *kv_scales(const nw_engine *e)
                                       : "calibrated, one a layer";
 }
 
+/* Keys and values as wide as the model's numbers: an F32 checkpoint keeps its embedding in F32. */
+static const char *usual_kv(const nw_artifact *a)
+{
+    return nw_artifact_get_matrix(a, NW_ROLE_EMBED, -1)->type.kind == NW_PANEL_F32 ? "f32" : "bf16";
+}
+
 /* What was asked for of keys and values, or else what the artifact says, held to what it has. */
 static nw_status pick_kv(nw_engine *e, nw_error *err)
 {
@@ -177,7 +183,8 @@ static nw_status pick_kv(nw_engine *e, nw_error *err)
     e->kv_said = nw_artifact_get_kv(e->artifact);
     if (o->kv_k < 0 || o->kv_v < 0) {
         const bool said = e->kv_said->format[0] != '\0';
-        if (nw_engine_kv_parse(said ? e->kv_said->format : "f32", o, err) != NW_OK) {
+        if (nw_engine_kv_parse(said ? e->kv_said->format : usual_kv(e->artifact), o, err) !=
+            NW_OK) {
             return nw_context(err, "the artifact's keys and values");
         }
     }

@@ -29,6 +29,7 @@ int main(int argc, char **argv)
     if (argc < 4 || argc - 3 > MAX_IDS) {
         return 2;
     }
+    nw_engine_kv_plain(&o); /* as transformers in float32 */
     const size_t n = (size_t)argc - 3;
     for (size_t i = 0; i < n; i++) {
         ids[i] = (int32_t)strtol(argv[i + 3], NULL, 10);

@@ -20,7 +20,7 @@ SMALL = [("tiny1m", 256, 7529, 2.902), ("stories260K/stories260K.bin", 512, 9686
 
 def narrow(program, model, text, n_ctx, chunks, *options):
     out = subprocess.run([program, "eval", model, "--layer", "perplexity", "--text", text, "--context", str(n_ctx),
-                          "--chunks", str(chunks), "--json", "--quiet", *options], check=True, stdout=subprocess.PIPE)
+                          "--chunks", str(chunks), "--kv", "f32", "--json", "--quiet", *options], check=True, stdout=subprocess.PIPE)
     return json.loads(out.stdout)
 
 
