@@ -174,25 +174,16 @@ static const char *usual_kv(const nw_artifact *a)
     return nw_artifact_get_matrix(a, NW_ROLE_EMBED, -1)->type.kind == NW_PANEL_F32 ? "f32" : "bf16";
 }
 
-/* What was asked for of keys and values, or else what the artifact says, held to what it has. */
-static nw_status pick_kv(nw_engine *e, nw_error *err)
+/* A format of keys and values against what the artifact has. */
+static nw_status check_kv(const nw_engine *e, nw_error *err)
 {
-    nw_engine_options *o = &e->opt;
-    char text[NW_ENGINE_KV_TEXT];
+    const nw_engine_options *o = &e->opt;
+    const bool wide = o->kv_window > 0 || o->kv_sinks > 0;
 
-    e->kv_said = nw_artifact_get_kv(e->artifact);
-    if (o->kv_k < 0 || o->kv_v < 0) {
-        const bool said = e->kv_said->format[0] != '\0';
-        if (nw_engine_kv_parse(said ? e->kv_said->format : usual_kv(e->artifact), o, err) !=
-            NW_OK) {
-            return nw_context(err, "the artifact's keys and values");
-        }
-    }
-    if ((o->kv_window > 0 || o->kv_sinks > 0) && o->kv_k <= NW_KV_BF16 && o->kv_v <= NW_KV_BF16) {
+    if (wide && o->kv_k <= NW_KV_BF16 && o->kv_v <= NW_KV_BF16) {
         return nw_fail(
             err, NW_E_USAGE,
-            "KV format: a window or sinks are kept in BF16 beside a narrower format, %s is "
-            "none",
+            "KV format: a window or sinks are kept in BF16 beside a narrower format, %s is none",
             nw_kv_kind_name((nw_kv_kind)o->kv_k));
     }
     if (o->kv_channel && e->kv_said->k_factor == NULL) {
@@ -205,6 +196,27 @@ static nw_status pick_kv(nw_engine *e, nw_error *err)
         return nw_fail(err, NW_E_UNSUPPORTED,
                        "KV format: +channel shifts scores, which a cap of scores does not allow");
     }
+    return NW_OK;
+}
+
+/* What was asked for of keys and values, or else what the artifact says, held to what it has. */
+static nw_status pick_kv(nw_engine *e, nw_error *err)
+{
+    nw_engine_options *o = &e->opt;
+    char text[NW_ENGINE_KV_TEXT];
+
+    e->kv_said = nw_artifact_get_kv(e->artifact);
+    if (o->kv_k < 0 || o->kv_v < 0) {
+        const bool said = e->kv_said->format[0] != '\0';
+        if (nw_engine_kv_parse(said ? e->kv_said->format : "f32", o, err) != NW_OK) {
+            return nw_context(err, "the artifact's keys and values");
+        }
+    }
+    if (check_kv(e, err) != NW_OK) {
+        return err->code;
+    }
+    /* a scale a token is what FP8 has without fixed ones: its name says so */
+    o->kv_dynamic = o->kv_dynamic || (is_fp8(e) && e->kv_said->n_scales == 0);
     nw_engine_kv_text(o, text);
     e->facts.kv = nw_arena_strndup(&e->arena, text, strlen(text));
     e->facts.kv_scales = kv_scales(e);

@@ -12,6 +12,8 @@
 
 #define E4M3_MOST 448.0F
 
+_Static_assert(NW_MANIFEST_KV == NW_ENGINE_KV_TEXT, "the manifest holds what the engine writes");
+
 /* The next number of BF16 that is not below x, which is above 0. */
 static float bf16_up(float x)
 {
@@ -87,8 +89,9 @@ static nw_status alloc(nw_kv_plan *p, const nw_model_config *c, bool heads, nw_e
 {
     const uint32_t n_channels = c->n_kv_heads * c->d_head;
 
-    *p = (nw_kv_plan){
-        .n_layers = c->n_layers, .n_scales = heads ? c->n_kv_heads : 1, .n_channels = n_channels};
+    p->n_layers = c->n_layers;
+    p->n_scales = heads ? c->n_kv_heads : 1;
+    p->n_channels = n_channels;
     const size_t n_scales = (size_t)p->n_layers * p->n_scales;
     const size_t n = (size_t)p->n_layers * n_channels;
     p->k_scale = calloc(n_scales, sizeof *p->k_scale);
@@ -142,6 +145,7 @@ nw_status nw_kv_plan_make(const nw_recipe *r, const nw_model_config *c, nw_kv_pl
     if (nw_engine_kv_parse(nw_recipe_kv(r), &o, err) != NW_OK) {
         return nw_context(err, "recipe '%s'", nw_recipe_name(r));
     }
+    nw_engine_kv_text(&o, out->format);
     if (!nw_engine_kv_needs_numbers(&o)) {
         return NW_OK;
     }

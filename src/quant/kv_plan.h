@@ -13,17 +13,18 @@
 #ifndef NW_QUANT_KV_PLAN_H
 #define NW_QUANT_KV_PLAN_H
 
+#include "artifact/manifest.h"
 #include "quant/kv_stats.h"
 #include "quant/recipe.h"
 
 typedef struct {
-    uint32_t n_layers, n_scales, n_channels; /* n_layers 0: nothing is planned */
+    char format[NW_MANIFEST_KV];             /* as the engine writes it; "": nothing is said */
+    uint32_t n_layers, n_scales, n_channels; /* n_layers 0: no numbers */
     float *k_scale, *v_scale;                /* [n_layers][n_scales] */
     float *k_mean, *k_factor;                /* [n_layers][n_channels] */
 } nw_kv_plan;
 
-/* Leaves a zero plan where the recipe names no format, or one that needs no numbers and there are no
- * statistics of keys. */
+/* Leaves a zero plan where the recipe names no format, and no numbers where the format needs none. */
 NW_MUST_USE nw_status nw_kv_plan_make(const nw_recipe *r, const nw_model_config *c, nw_kv_plan *out,
                                       nw_error *err);
 void nw_kv_plan_release(nw_kv_plan *p); /* takes a zero object */

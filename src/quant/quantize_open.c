@@ -1,7 +1,6 @@
 /* The first half of the quantize driver: opens and checks everything, plans the layouts that depend on
  * values, and begins the artifact.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -265,9 +264,7 @@ static nw_status fill_manifest(nw_quantize_driver *d, nw_manifest *m, nw_error *
     m->recipe_name = strdup(nw_recipe_name(d->recipe));
     m->scale_rule = rule_text(d);
     m->act = nw_recipe_act(d->recipe);
-    if (nw_recipe_kv(d->recipe) != NULL) { /* the engine's parser has held it to its length */
-        (void)snprintf(m->kv, sizeof m->kv, "%s", nw_recipe_kv(d->recipe));
-    }
+    memcpy(m->kv, d->kv.format, sizeof m->kv);
     m->hadamard_down = (nw_recipe_transforms(d->recipe) & NW_TRANSFORM_ROTATE_DOWN) != 0;
     m->recipe = nw_recipe_json(d->recipe, d->choices, d->n);
     note_methods(d, m->recipe);

@@ -32,8 +32,20 @@ nv=$(made ct-nvfp4 compressed-tensors nvfp4 a16) || exit 1
 mx=$(made ct-mxfp4 compressed-tensors mxfp4 a16) || exit 1
 awq=$(made awq awq int4-g64-zp a16) || exit 1
 gptq=$(made gptq gptq int4-g64 a16) || exit 1
+# fp8kv NAME SCALES: BF16 weights, FP8 keys and values with scales from calibration
+"$narrow" calibrate "$base" --text "$here/../../docs/methods.md" --samples 4 -o "$inputs/kv-stats" \
+    --force --quiet >/dev/null || exit 1
+fp8kv() {
+    printf 'kv: fp8\nkv_scales: %s\ntargets:\n  - {match: ".*_proj", weights: bf16}\n' "$2" >"$inputs/$1.yaml"
+    "$narrow" quantize "$base" -r "$inputs/$1.yaml" -c "$inputs/kv-stats" -o "$inputs/$1" -f compressed-tensors --force \
+        --quiet >/dev/null || exit 1
+    echo "$inputs/$1"
+}
+kv=$(fp8kv ct-kv-tensor tensor) || exit 1
+kvh=$(fp8kv ct-kv-head head) || exit 1
 bin=$build
 "$NARROW_VLLM" "$here/check_theirs.py" "$narrow" "$bin/write_f32" "$inputs/scratch" || exit 1
+"$NARROW_VLLM" "$here/check_kv.py" "$bin/write_logits" "$bin/write_layers" "$inputs/scratch" "$kv" "$kvh" || exit 1
 "$NARROW_VLLM" "$here/check_quantized.py" "$bin/write_logits" "$bin/write_layers" "$bin/write_f32" "$inputs/scratch" \
     --logits "$w4" --logits "$w4z" --logits "$w8" --logits "$fp8" --weights "$nv" --weights "$mx" || exit 1
 "$NARROW_VLLM" "$here/check_vllm.py" "$bin/write_logits" "$inputs/scratch" "$base" "float16:$w4" "float16:$w4z" \

@@ -1,14 +1,14 @@
 /* Runs each layer alone on the input another program gave it: F32 rows [n_ids][d_model] a layer on stdin,
- * what the layer makes of them on stdout, layer after layer. TIER/ACT rounds activations by another rule
- * than the model's. usage: write_layers MODEL TIER[/ACT] ID...
+ * what the layer makes of them on stdout, layer after layer. SPEC (spec.h) names the tier
+ * and other roundings than the model's. usage: write_layers MODEL SPEC ID...
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/status.h"
 #include "engine/engine.h"
 #include "model/config.h"
+#include "spec.h"
 
 #define MAX_IDS 4096
 
@@ -48,13 +48,8 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < n; i++) {
         ids[i] = (int32_t)strtol(argv[i + 3], NULL, 10);
     }
-    char *act = strchr(argv[2], '/');
-    if (act != NULL) {
-        *act++ = '\0';
-    }
-    o.tier = argv[2];
     o.no_tokenizer = true;
-    nw_status st = act != NULL ? nw_engine_act_parse(act, &o, &err) : NW_OK;
+    nw_status st = take_spec(argv[2], &o, &err);
     if (st == NW_OK) {
         st = nw_engine_open(argv[1], &o, &e, &err);
     }

@@ -1,14 +1,14 @@
 /* Logits of a sequence of ids, for the tests that hold them against other programs: F32 rows
- * [n_ids][n_vocab] on stdout. TIER/ACT rounds activations by another rule than the model's.
- * usage: write_logits MODEL TIER[/ACT] ID...
+ * [n_ids][n_vocab] on stdout. SPEC (spec.h) names the tier and other roundings than the model's.
+ * usage: write_logits MODEL SPEC ID...
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/status.h"
 #include "engine/engine.h"
 #include "model/config.h"
+#include "spec.h"
 
 #define MAX_IDS 4096
 
@@ -34,13 +34,8 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < n; i++) {
         ids[i] = (int32_t)strtol(argv[i + 3], NULL, 10);
     }
-    char *act = strchr(argv[2], '/');
-    if (act != NULL) {
-        *act++ = '\0';
-    }
-    o.tier = argv[2];
     o.no_tokenizer = true;
-    nw_status st = act != NULL ? nw_engine_act_parse(act, &o, &err) : NW_OK;
+    nw_status st = take_spec(argv[2], &o, &err);
     if (st == NW_OK) {
         st = nw_engine_open(argv[1], &o, &e, &err);
     }

@@ -223,7 +223,8 @@ static void the_source_of_scales_is_told(void **state)
                 {"q", "int8", "int8", "needs no calibration"},
                 {"q", "bf16", "bf16", "none"},
                 {"model", NULL, "f32", "none"},
-                {"model", "fp8", "fp8", "uncalibrated"}};
+                {"model", "fp8", "fp8+dynamic", "uncalibrated"},
+                {"model", "fp8/int4", "fp8/int4+dynamic", "uncalibrated"}};
     nw_error err = {0};
 
     must(quantize("kv: fp8\n" TARGETS, "q", true, &err), &err);

@@ -84,9 +84,53 @@ static void a_mapped_artifact_is_not_copied(void **state)
     nw_engine_close(e);
 }
 
+/* Attention keeps nothing that grows with the square of the context, nor one row of scores a query of a
+ * step: at 32k tokens that would be 64 MiB a head. What grows is pages, which were there when the engine
+ * opened. */
+static void a_context_of_32k_takes_its_pages(void **state)
+{
+    (void)state;
+    const uint32_t n_ctx = 32768;
+    nw_model_config c = nw_tiny_llama();
+    char path[300];
+    nw_error err = {0};
+    nw_engine *e = NULL;
+    nw_speed *s = NULL;
+    double seconds = 0;
+
+    c.n_layers = 1;
+    c.d_model = 64;
+    c.n_heads = 2;
+    c.n_kv_heads = 1;
+    c.d_head = 32;
+    c.attn_scale = 0.17677669F; /* 1 / sqrt(32) */
+    c.n_ctx = n_ctx;
+    nw_tiny_write(&c, 2, nw_tmpdir_file(&fixture_dir, "long", path, sizeof path));
+    nw_engine_options o = nw_engine_options_default();
+    assert_int_equal(nw_engine_kv_parse("int4+window128+sinks64", &o, &err), NW_OK);
+    o.n_threads = 2;
+    o.max_seqs = 1;
+    o.n_ctx = n_ctx;
+    o.no_tokenizer = true;
+    const uint64_t before = status_bytes("RssAnon");
+    assert_int_equal(nw_engine_open(path, &o, &e, &err), NW_OK);
+    assert_int_equal(nw_speed_open(e, 1, n_ctx - 4, &s, &err), NW_OK);
+    assert_int_equal(nw_speed_decode(s, 4, 1, &seconds, &err), NW_OK);
+    const nw_engine_facts *f = nw_engine_get_facts(e);
+    const uint64_t own = status_bytes("RssAnon") - before;
+    print_message("own memory %.1f MiB, keys and values %.1f MiB, workspace %.1f MiB\n",
+                  (double)own / 1048576, (double)f->kv_pool_bytes / 1048576,
+                  (double)f->workspace_bytes / 1048576);
+    assert_int_equal(f->kv_capacity_tokens, n_ctx);
+    assert_true(own < f->kv_pool_bytes + ((uint64_t)16 << 20));
+    nw_speed_close(s);
+    nw_engine_close(e);
+}
+
 int main(void)
 {
-    static const struct CMUnitTest tests[] = {cmocka_unit_test(a_mapped_artifact_is_not_copied)};
+    static const struct CMUnitTest tests[] = {cmocka_unit_test(a_mapped_artifact_is_not_copied),
+                                              cmocka_unit_test(a_context_of_32k_takes_its_pages)};
 
     if (HAVE_SANITIZER) {
         (void)puts("skipped: sanitizers take memory of their own");
