@@ -22,6 +22,7 @@
 
 static double seconds = 0.3;
 static const char *only = "";
+static bool a8;
 static nw_pool *one; /* thread */
 
 typedef struct {
@@ -60,7 +61,7 @@ static void open_bench(bench *b, const nw_kernels *k, nw_kv_type kv, uint32_t n_
     const uint32_t n_pages = n_ctx / NW_KV_PAGE;
     uint32_t *table = nw_big_new(n_pages * sizeof *table);
 
-    *b = (bench){.a = {.kv = kv, .n_rep = n_rep, .n_queries = n_queries, .scale = 0.125F},
+    *b = (bench){.a = {.kv = kv, .n_rep = n_rep, .n_queries = n_queries, .scale = 0.125F, .a8 = a8},
                  .n_ctx = n_ctx};
     b->unit_bytes = nw_kv_k_page_bytes(&kv) + nw_kv_v_page_bytes(&kv);
     b->n_units = (uint32_t)(MEMORY_BYTES / (b->unit_bytes * n_pages)) + 1;
@@ -156,6 +157,7 @@ int main(int argc, char **argv)
 
     seconds = argc > 1 ? strtod(argv[1], NULL) : seconds;
     only = argc > 5 ? argv[5] : only;
+    a8 = argc > 6 && strcmp(argv[6], "a8") == 0;
     if (argc > 2 && argv[2][0] != '\0') {
         k = nw_kernels_by_name(argv[2]);
     }

@@ -123,8 +123,9 @@ nw_status nw_describe_kernels(nw_engine *e, nw_error *err)
     char text[96];
     char width[32];
 
-    (void)snprintf(text, sizeof text, "%s k %s v %s", e->kernels->tier, e->facts.kv_k,
-                   e->facts.kv_v);
+    const bool a8 = e->a8 && (nw_kv_is_int(e->kv.type.k) || nw_kv_is_int(e->kv.type.v));
+    (void)snprintf(text, sizeof text, "%s k %s v %s%s", e->kernels->tier, e->facts.kv_k,
+                   e->facts.kv_v, a8 ? " a8" : "");
     const char *attention = nw_arena_strndup(&e->arena, text, strlen(text));
     if (attention == NULL) {
         return nw_fail(err, NW_E_NOMEM, "no memory for the name of a kernel");

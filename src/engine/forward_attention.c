@@ -189,6 +189,7 @@ static nw_attn attn_of(const attn_job *j, const nw_run *r, uint32_t head, uint32
         .window = j->global ? 0 : c->sliding_window,
         .scale = c->attn_scale,
         .softcap = c->attn_softcap,
+        .a8 = e->a8,
         .q = e->work.q + first,
         .ldq = ld,
         .pages = r->session->pages,

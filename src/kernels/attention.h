@@ -16,6 +16,12 @@
 typedef enum { NW_KV_F32, NW_KV_BF16, NW_KV_FP8, NW_KV_INT8, NW_KV_INT4 } nw_kv_kind;
 #define NW_KV_KINDS 5u
 
+/* Kinds whose codes are integers: nw_attn.a8 below is for them. */
+static inline bool nw_kv_is_int(nw_kv_kind kind)
+{
+    return kind == NW_KV_INT8 || kind == NW_KV_INT4;
+}
+
 /* k_scale, v_scale: 0, or the one scale of all FP8 keys or values of the page, as calibration found
  * it; larger numbers are clipped to 448 times it.
  *
@@ -50,6 +56,11 @@ const char *nw_kv_kind_name(nw_kv_kind kind);
  * softcap * tanh(x / softcap) where softcap > 0. Keys of the queries' own tokens are already in
  * their pages.
  *
+ * a8: activations are of 8 bits, here too. Against INT8 and INT4 keys a query is symmetric INT8 per
+ * head, absmax / 127, after its rotation. With INT8 and INT4 values the factors of a page's values,
+ * probability times scale, are counted in whole 255ths of the largest of those that the query sees;
+ * sums of probabilities are not. What that costs: docs/speed.md.
+ *
  * Bits: keys are taken in pages of NW_KV_PAGE, pages in segments of NW_ATTN_SEGMENT tokens, each at
  * a fixed place of the sequence; a segment is an online softmax of its own, and segments are joined
  * in order. So a query's bits do not depend on n_queries, on what else is in the batch, or on which
@@ -77,6 +88,7 @@ typedef struct {
     uint32_t window; /* tokens, the query's own included; 0: all */
     float scale;     /* natural units, such as 1 / sqrt(d_head) */
     float softcap;   /* 0: none */
+    bool a8;         /* see above */
     const float *q;  /* head h of query i: q + i * ldq + h * d_head */
     size_t ldq;
     /* Page p (tokens 64p ..) is at k_base + pages[p] * page_stride, and v_base likewise. */

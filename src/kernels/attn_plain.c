@@ -40,9 +40,20 @@ static workspace cut(const nw_attn_tile *t)
     return w;
 }
 
-void nw_attn_plain_load(const nw_attn_tile *t, const float *q, uint8_t *row)
+void nw_attn_plain_load(const nw_attn_tile *t, nw_kv_kind kind, const float *q, uint8_t *row)
 {
-    t->ops->tier->act_pack(NW_ACT_F32, q, 0, 0, 1, t->a->kv.d_head, row);
+    const uint32_t n = t->a->kv.d_head;
+    float coded[NW_KV_MAX_HEAD];
+
+    if (t->a->a8 && nw_kv_is_int(kind)) {
+        float inv = 0;
+        const float scale = nw_int8_scale(q, n, &inv);
+        for (uint32_t i = 0; i < n; i++) {
+            coded[i] = nw_int8_code(q[i], inv) * scale;
+        }
+        q = coded;
+    }
+    t->ops->tier->act_pack(NW_ACT_F32, q, 0, 0, 1, n, row);
 }
 
 /* Without branches, so that it becomes vectors; NaN codes are not stored. */
@@ -177,15 +188,19 @@ static nw_weight values_of(const nw_attn_tile *t, const nw_attn_page *p, float *
 
 static void probabilities(const nw_attn_tile *t, const nw_attn_page *p, const workspace *w)
 {
-    nw_softmax_page page = {
-        .scale = t->a->scale, .softcap = t->a->softcap, .v_scales = NULL, .kind = NW_ACT_F32};
+    nw_softmax_page page = {.scale = t->a->scale,
+                            .softcap = t->a->softcap,
+                            .v_scales = NULL,
+                            .kind = NW_ACT_F32,
+                            .a8 = t->a->a8 && nw_kv_is_int(p->kv.v)};
 
     if (nw_kv_scaled(p->kv.v)) {
         page.v_scales = (const float *)(const void *)p->v;
     }
     for (uint32_t r = 0; r < p->n_rows; r++) {
         nw_attn_span(t, p, r, &page.j0, &page.j1);
-        t->ops->softmax(&page, w->s + (size_t)r * NW_KV_PAGE, &t->state[r], w->p + r * w->p_stride);
+        const nw_softmax_states state = nw_softmax_from(&t->state, r);
+        t->ops->softmax(&page, w->s + (size_t)r * NW_KV_PAGE, &state, w->p + r * w->p_stride);
     }
 }
 
@@ -202,26 +217,26 @@ void nw_attn_plain_page(const nw_attn_tile *t, const nw_attn_page *p)
     a.data = w.p;
     t->ops->tier->linear(&values, &a, 0, nw_panel_count(p->kv.d_head), w.part, w.o_ld);
     for (uint32_t r = 0; r < p->n_rows; r++) {
-        t->ops->merge(w.part + r * w.o_ld, p->kv.d_head, t->state[r].shrink,
+        t->ops->merge(w.part + r * w.o_ld, p->kv.d_head, t->state.shrink[r],
                       t->o + (size_t)r * (NW_ATTN_STRIDE / sizeof *t->o));
     }
 }
 
-void nw_attn_plain_join(const nw_attn_tile *t, const nw_softmax_state *state, const float *o,
+void nw_attn_plain_join(const nw_attn_tile *t, const nw_softmax_states *state, const float *o,
                         size_t ldo)
 {
     for (uint32_t r = 0; r < t->n_rows; r++, o += ldo) {
-        nw_softmax_state *sum = &t->sums[r];
+        const nw_softmax_states sums = nw_softmax_from(&t->sums, r);
         float *total = t->total + (size_t)r * (NW_ATTN_STRIDE / sizeof *total);
         float *scaled = cut(t).part;
-        if (state[r].sum == 0.0F) { /* it sees nothing of the segment */
+        if (state->sum[r] == 0.0F) { /* it sees nothing of the segment */
             continue;
         }
-        const float max = state[r].max > sum->max ? state[r].max : sum->max;
-        const float old = exp2f(sum->max - max);
-        const float new = exp2f(state[r].max - max);
-        sum->sum = sum->sum * old + state[r].sum * new;
-        sum->max = max;
+        const float max = state->max[r] > *sums.max ? state->max[r] : *sums.max;
+        const float old = exp2f(*sums.max - max);
+        const float new = exp2f(state->max[r] - max);
+        *sums.sum = *sums.sum * old + state->sum[r] * new;
+        *sums.max = max;
         t->ops->scale(o, t->a->kv.d_head, new, scaled);
         t->ops->merge(scaled, t->a->kv.d_head, old, total);
     }

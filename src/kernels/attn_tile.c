@@ -16,11 +16,18 @@ uint32_t nw_attn_first_segment(uint32_t q_pos, uint32_t window)
     return nw_attn_first(window, q_pos) / NW_ATTN_SEGMENT;
 }
 
-/* Packed queries twice, sums twice, states, and the work of the products. */
+/* Packed queries twice, sums twice, states twice, each array from a line on, and the work of the
+ * products. */
+#define STATE_FLOATS ((NW_ATTN_ROWS + 15) / 16 * 16)
 size_t nw_attn_scratch_bytes(uint32_t d_head)
 {
-    return (size_t)NW_ATTN_ROWS * (4 * NW_ATTN_STRIDE + 2 * sizeof(nw_softmax_state)) +
+    return (size_t)NW_ATTN_ROWS * 4 * NW_ATTN_STRIDE + 6 * STATE_FLOATS * sizeof(float) +
            nw_attn_work_bytes(d_head);
+}
+
+static nw_softmax_states states_at(float *at)
+{
+    return (nw_softmax_states){at, at + STATE_FLOATS, at + 2 * STATE_FLOATS};
 }
 
 static void tile_init(nw_attn_tile *t, const nw_attn *a, const nw_attn_ops *ops)
@@ -34,9 +41,10 @@ static void tile_init(nw_attn_tile *t, const nw_attn *a, const nw_attn_ops *ops)
     t->q_wide = at + rows;
     t->o = (float *)(void *)(at + 2 * rows);
     t->total = (float *)(void *)(at + 3 * rows);
-    t->state = (nw_softmax_state *)(void *)(at + 4 * rows);
-    t->sums = t->state + NW_ATTN_ROWS;
-    t->work = at + 4 * rows + 2 * NW_ATTN_ROWS * sizeof *t->state;
+    at += 4 * rows;
+    t->state = states_at((float *)(void *)at);
+    t->sums = states_at(t->state.shrink + STATE_FLOATS);
+    t->work = at + 6 * STATE_FLOATS * sizeof(float);
 }
 
 /* Rows from row0 on whose queries stand on the same page. */
@@ -73,9 +81,9 @@ static void rotate(const nw_attn_tile *t, float *x)
 static void load(const nw_attn_tile *t, nw_kv_kind kind, const float *q, uint32_t r, uint8_t *rows)
 {
     if (t->ops->load != NULL) {
-        t->ops->load(kind, q, t->a->kv.d_head, rows + (size_t)r * NW_ATTN_STRIDE);
+        t->ops->load(kind, t->a->a8, q, t->a->kv.d_head, rows + (size_t)r * NW_ATTN_STRIDE);
     } else {
-        nw_attn_plain_load(t, q, rows + r * nw_act_stride(NW_ACT_F32, t->a->kv.d_head));
+        nw_attn_plain_load(t, kind, q, rows + r * nw_act_stride(NW_ACT_F32, t->a->kv.d_head));
     }
 }
 
@@ -150,12 +158,13 @@ static void run_pages(nw_attn_tile *t, uint32_t page, uint32_t end, uint32_t las
     }
 }
 
-static void reset(nw_softmax_state *state, float *o, uint32_t n_rows, uint32_t d_head)
+static void reset(const nw_softmax_states *state, float *o, uint32_t n_rows, uint32_t d_head)
 {
     const size_t n = (size_t)nw_kv_v_panels(d_head) * NW_KV_LANES;
 
     for (uint32_t r = 0; r < n_rows; r++) {
-        state[r] = (nw_softmax_state){.max = NW_SOFTMAX_FLOOR};
+        state->max[r] = NW_SOFTMAX_FLOOR;
+        state->sum[r] = state->shrink[r] = 0;
         memset(o + (size_t)r * (NW_ATTN_STRIDE / sizeof *o), 0, n * sizeof *o);
     }
 }
@@ -169,7 +178,7 @@ static bool run_segment(nw_attn_tile *t, uint32_t segment)
     const uint32_t begin = first > segment * per ? first : segment * per;
     const uint32_t end = last < segment * per + per - 1 ? last + 1 : segment * per + per;
 
-    reset(t->state, t->o, t->n_rows, t->a->kv.d_head);
+    reset(&t->state, t->o, t->n_rows, t->a->kv.d_head);
     if (begin >= end) {
         return false;
     }
@@ -177,7 +186,7 @@ static bool run_segment(nw_attn_tile *t, uint32_t segment)
     return true;
 }
 
-static void join(const nw_attn_tile *t, const nw_softmax_state *state, const float *o, size_t ldo)
+static void join(const nw_attn_tile *t, const nw_softmax_states *state, const float *o, size_t ldo)
 {
     if (t->ops->join != NULL) {
         t->ops->join(t, state, o, ldo);
@@ -194,7 +203,7 @@ static void finish(const nw_attn_tile *t)
     for (uint32_t r = 0; r < t->n_rows; r++) {
         float *out = a->out + row_at(t, r, a->ldo);
         t->ops->scale(t->total + (size_t)r * (NW_ATTN_STRIDE / sizeof *out), a->kv.d_head,
-                      1 / t->sums[r].sum, out);
+                      1 / t->sums.sum[r], out);
         if (a->kv.rotate_v) {
             rotate(t, out);
         }
@@ -217,7 +226,8 @@ static void keep_part(const nw_attn_tile *t)
     for (uint32_t r = 0; r < t->n_rows; r++) {
         float *part = part_of(t, t->a->segment, r);
         memset(part, 0, NW_KV_LANES * sizeof *part);
-        memcpy(part, &t->state[r], sizeof t->state[r]);
+        part[0] = t->state.max[r];
+        part[1] = t->state.sum[r];
         memcpy(part + NW_KV_LANES, t->o + (size_t)r * (NW_ATTN_STRIDE / sizeof *part),
                n * sizeof *part);
     }
@@ -226,9 +236,11 @@ static void keep_part(const nw_attn_tile *t)
 static void join_part(const nw_attn_tile *t, uint32_t segment)
 {
     for (uint32_t r = 0; r < t->n_rows; r++) {
-        memcpy(&t->state[r], part_of(t, segment, r), sizeof t->state[r]);
+        const float *part = part_of(t, segment, r);
+        t->state.max[r] = part[0];
+        t->state.sum[r] = part[1];
     }
-    join(t, t->state, part_of(t, segment, 0) + NW_KV_LANES, nw_attn_part_floats(t->a->kv.d_head));
+    join(t, &t->state, part_of(t, segment, 0) + NW_KV_LANES, nw_attn_part_floats(t->a->kv.d_head));
 }
 
 static void run_tile(nw_attn_tile *t)
@@ -253,12 +265,12 @@ static void run_tile(nw_attn_tile *t)
         keep_part(t);
         return;
     }
-    reset(t->sums, t->total, t->n_rows, a->kv.d_head);
+    reset(&t->sums, t->total, t->n_rows, a->kv.d_head);
     for (uint32_t s = first; s <= last; s++) {
         if (a->phase == NW_ATTN_JOIN) {
             join_part(t, s);
         } else if (run_segment(t, s)) {
-            join(t, t->state, t->o, NW_ATTN_STRIDE / sizeof *t->o);
+            join(t, &t->state, t->o, NW_ATTN_STRIDE / sizeof *t->o);
         }
     }
     finish(t);
@@ -268,7 +280,7 @@ void nw_attend_tiled(const nw_attn *a, const nw_attn_ops *ops)
 {
     nw_attn_tile t;
 
-    assert(a->kv.d_head <= NW_KV_MAX_HEAD && a->n_rep > 0 && a->n_rep <= NW_ATTN_ROWS);
+    assert(a->kv.d_head <= NW_KV_MAX_HEAD && a->n_rep > 0 && a->n_rep <= 64);
     tile_init(&t, a, ops);
     for (uint32_t row = 0; row < a->n_queries * a->n_rep; row += t.n_rows) {
         tile_rows(&t, row);

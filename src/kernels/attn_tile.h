@@ -14,19 +14,30 @@ typedef struct {
     uint32_t j0, j1;       /* within the page, j0 < j1 <= NW_KV_PAGE */
     const float *v_scales; /* [NW_KV_PAGE] factors of the values, or NULL */
     nw_act_kind kind;      /* of the probabilities: F32 here */
+    bool a8;               /* probabilities are counted in 255ths (attention.h) */
 } nw_softmax_page;
 
-/* Running state of a row; max is in units of log2. */
+/* Running states of rows, [rows] each; max is in units of log2. */
 typedef struct {
-    float max, sum, shrink;
-} nw_softmax_state;
+    float *max, *sum, *shrink;
+} nw_softmax_states;
+
+/* Those of rows r0 and on. */
+static inline nw_softmax_states nw_softmax_from(const nw_softmax_states *s, uint32_t r0)
+{
+    return (nw_softmax_states){s->max + r0, s->sum + r0, s->shrink + r0};
+}
+
+/* Steps of the largest query: of 8-bit ones, and of those that are as good as BF16's. */
+#define NW_ATTN_Q8  127.0F
+#define NW_ATTN_Q15 16256.0F /* 127 * 128: the largest |128 * high + low| */
 
 #define NW_SOFTMAX_FLOOR (-1e30F) /* below any score: the max before the first key */
 
 typedef struct nw_attn_ops nw_attn_ops;
 
 /* Rows of one call at positions of one page, and their part of the scratch. */
-#define NW_ATTN_ROWS   64u
+#define NW_ATTN_ROWS   24u   /* their queries and sums stay in the nearest cache */
 #define NW_ATTN_GROUP  6u    /* rows that share each load of a vector of keys or values */
 #define NW_ATTN_STRIDE 2112u /* bytes from a row to the next: 512 floats and a head, odd lines */
 
@@ -37,8 +48,8 @@ typedef struct {
     uint32_t pos[NW_ATTN_ROWS];
     uint8_t *q, *q_wide; /* [rows][NW_ATTN_STRIDE] packed queries for packed and wide pages */
     float *o, *total;    /* [rows][NW_ATTN_STRIDE / 4] of the segment, of all */
-    nw_softmax_state *state, *sums; /* [rows] of the segment, of all */
-    uint8_t *work;                  /* NW_ATTN_WORK_BYTES of the products */
+    nw_softmax_states state, sums; /* [rows] of the segment, of all */
+    uint8_t *work;                 /* NW_ATTN_WORK_BYTES of the products */
 } nw_attn_tile;
 
 /* One page for rows [0, n_rows): they see something of it, the others do not. */
@@ -53,9 +64,10 @@ typedef struct {
 
 struct nw_attn_ops {
     const nw_kernels *tier; /* plain products: act_pack and linear */
-    /* From the raw products s [NW_KV_PAGE]: updates the state, sets shrink = 2^(old max - new
+    /* From the raw products s [NW_KV_PAGE]: updates the first state, sets shrink = 2^(old max - new
      * max), and writes 2^(score - max) * v_scale, 0 for hidden keys, as a packed row p. */
-    void (*softmax)(const nw_softmax_page *page, const float *s, nw_softmax_state *st, void *p);
+    void (*softmax)(const nw_softmax_page *page, const float *s, const nw_softmax_states *st,
+                    void *p);
     /* out = out * shrink + part;  out = x * factor. */
     void (*merge)(const float *part, uint32_t n, float shrink, float *out);
     void (*scale)(const float *x, uint32_t n, float factor, float *out);
@@ -63,9 +75,9 @@ struct nw_attn_ops {
     /* Own products, all or none (NULL). One query, rotated, to a packed row for keys of `kind`; a
      * page: state and o of its rows; rows of a segment to the totals, where a row's sum is not 0;
      * and the rotation of nw_kv_rotate_plain. */
-    void (*load)(nw_kv_kind kind, const float *q, uint32_t d_head, uint8_t *row);
+    void (*load)(nw_kv_kind kind, bool a8, const float *q, uint32_t d_head, uint8_t *row);
     void (*page)(const nw_attn_tile *t, const nw_attn_page *p);
-    void (*join)(const nw_attn_tile *t, const nw_softmax_state *state, const float *o, size_t ldo);
+    void (*join)(const nw_attn_tile *t, const nw_softmax_states *state, const float *o, size_t ldo);
     void (*rotate)(float *x, uint32_t n);
 };
 
@@ -86,9 +98,9 @@ size_t nw_attn_work_bytes(uint32_t d_head);
 void nw_attend_tiled(const nw_attn *a, const nw_attn_ops *ops);
 
 /* The plain products. */
-void nw_attn_plain_load(const nw_attn_tile *t, const float *q, uint8_t *row);
+void nw_attn_plain_load(const nw_attn_tile *t, nw_kv_kind kind, const float *q, uint8_t *row);
 void nw_attn_plain_page(const nw_attn_tile *t, const nw_attn_page *p);
-void nw_attn_plain_join(const nw_attn_tile *t, const nw_softmax_state *state, const float *o,
+void nw_attn_plain_join(const nw_attn_tile *t, const nw_softmax_states *state, const float *o,
                         size_t ldo);
 
 #endif

@@ -7,44 +7,53 @@
 #include "kernels/avx512_bytes.h"
 #include "kernels/avx512_math.h"
 
-/* Numbers of a row behind its end, up to what kernels read: a multiple of 16 columns. */
-static void load_int(const float *q, uint32_t d_head, uint8_t *row)
+NW_INLINE float largest(const float *q, uint32_t d_head)
 {
-    nw_q_head head = {0};
     __m512i top = _mm512_setzero_si512();
-    __m512i high_sum = _mm512_setzero_si512();
-    __m512i low_sum = _mm512_setzero_si512();
 
     for (uint32_t i = 0; i < d_head; i += 16) {
         const __m512 x = _mm512_maskz_loadu_ps(nw_lanes16(i, d_head), q + i);
         top = _mm512_max_epu32(top, _mm512_castps_si512(_mm512_abs_ps(x)));
     }
-    const float amax =
-        _mm512_cvtss_f32(_mm512_castsi512_ps(_mm512_set1_epi32((int)_mm512_reduce_max_epu32(top))));
+    return _mm512_cvtss_f32(
+        _mm512_castsi512_ps(_mm512_set1_epi32((int)_mm512_reduce_max_epu32(top))));
+}
+
+/* Numbers of a row behind its end, up to what kernels read: a multiple of 16 columns. */
+static void load_int(const float *q, uint32_t d_head, bool a8, uint8_t *row)
+{
+    const float most = a8 ? NW_ATTN_Q8 : NW_ATTN_Q15;
+    const __m512i half = _mm512_set1_epi32(64);
+    const float amax = largest(q, d_head);
     const bool finite = amax <= 0x1p100F; /* false for a NaN */
-    const float inv = finite && amax >= 0x1p-100F ? NW_Q_STEPS / amax : 0;
-    head.scale = finite ? amax / NW_Q_STEPS : NAN;
+    const float inv = finite && amax >= 0x1p-100F ? most / amax : 0;
+    nw_q_head head = {.scale = finite ? amax / most : NAN};
+    __m512i high_sum = _mm512_setzero_si512();
+    __m512i low_sum = _mm512_setzero_si512();
+
     for (uint32_t i = 0; i < d_head; i += 16) {
         const __mmask16 k = nw_lanes16(i, inv > 0 ? d_head : i);
         const __m512i n =
             _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_maskz_loadu_ps(k, q + i), _mm512_set1_ps(inv)));
-        const __m512i high = _mm512_srai_epi32(_mm512_add_epi32(n, _mm512_set1_epi32(64)), 7);
+        const __m512i high = a8 ? n : _mm512_srai_epi32(_mm512_add_epi32(n, half), 7);
         const __m512i low = _mm512_sub_epi32(n, _mm512_slli_epi32(high, 7));
         high_sum = _mm512_add_epi32(high_sum, high);
         low_sum = _mm512_add_epi32(low_sum, low);
         _mm_storeu_si128((__m128i *)(void *)(row + NW_Q_AT + i), _mm512_cvtepi32_epi8(high));
-        _mm_storeu_si128((__m128i *)(void *)(row + NW_Q_AT + NW_Q_PLANE + i),
-                         _mm512_cvtepi32_epi8(low));
+        if (!a8) {
+            _mm_storeu_si128((__m128i *)(void *)(row + NW_Q_AT + NW_Q_PLANE + i),
+                             _mm512_cvtepi32_epi8(low));
+        }
     }
     head.high_sum = _mm512_reduce_add_epi32(high_sum);
     head.low_sum = _mm512_reduce_add_epi32(low_sum);
     memcpy(row, &head, sizeof head);
 }
 
-void nw_avx512_attn_load(nw_kv_kind kind, const float *q, uint32_t d_head, uint8_t *row)
+void nw_avx512_attn_load(nw_kv_kind kind, bool a8, const float *q, uint32_t d_head, uint8_t *row)
 {
-    if (kind == NW_KV_INT8 || kind == NW_KV_INT4) {
-        load_int(q, d_head, row);
+    if (nw_kv_is_int(kind)) {
+        load_int(q, d_head, a8, row);
         return;
     }
     for (uint32_t i = 0; i < d_head; i += 16) {
@@ -113,10 +122,12 @@ static void widen(const uint8_t *from, size_t n, ptrdiff_t ahead, uint8_t *to)
     }
 }
 
-/* The pieces of `work`: a page as BF16, scores and probabilities of a group. */
+/* The pieces of `work`: scores and probabilities of rows that share a softmax, the factors of the values,
+ * a page as BF16. */
 typedef struct {
-    uint8_t *wide_k, *wide_v, *p;
-    float *s;
+    float *s, *share;
+    uint8_t *p, *wide_k, *wide_v;
+    nw_value_factors *factors;
 } workspace;
 
 static workspace cut(const nw_attn_tile *t)
@@ -124,20 +135,22 @@ static workspace cut(const nw_attn_tile *t)
     const size_t wide = NW_KV_PAGE * (size_t)nw_kv_v_panels(t->a->kv.d_head) * 16 * 2;
     workspace w = {.s = (float *)(void *)t->work};
 
-    w.p = (uint8_t *)(w.s + (size_t)NW_ATTN_GROUP * NW_KV_PAGE);
-    w.wide_k = w.p + (size_t)NW_ATTN_GROUP * NW_P_STRIDE;
+    w.share = w.s + (size_t)NW_SOFTMAX_ROWS * NW_KV_PAGE;
+    w.p = (uint8_t *)(w.share + 16);
+    w.factors = (nw_value_factors *)(void *)(w.p + (size_t)NW_SOFTMAX_ROWS * NW_P_STRIDE);
+    w.wide_k = (uint8_t *)(w.factors + 1);
     w.wide_v = w.wide_k + wide;
     return w;
 }
 
-static nw_keys keys_of(const nw_attn_page *p, const workspace *w)
+static nw_keys keys_of(const nw_attn_page *p, const workspace *w, unsigned planes)
 {
     const uint32_t cols = nw_kv_vector_cols(p->kv.k);
     nw_keys k = {.k = p->k,
                  .panel = nw_kv_k_panel_bytes(&p->kv),
                  .ahead = p->next_k - p->k,
                  .n_vectors = (p->kv.d_head + cols - 1) / cols,
-                 .s = w->s};
+                 .planes = planes};
 
     if (nw_kv_scaled(p->kv.k)) {
         k.scales = p->k;
@@ -157,7 +170,8 @@ static nw_keys keys_of(const nw_attn_page *p, const workspace *w)
     return k;
 }
 
-static nw_values values_of(const nw_attn_page *p, const workspace *w, uint32_t seen)
+static nw_values values_of(const nw_attn_page *p, const workspace *w, uint32_t seen,
+                           unsigned planes)
 {
     const uint32_t cols = nw_kv_vector_cols(p->kv.v);
     nw_values v = {.v = p->v + nw_kv_v_codes_at(p->kv.v),
@@ -165,7 +179,7 @@ static nw_values values_of(const nw_attn_page *p, const workspace *w, uint32_t s
                    .ahead = p->next_v - p->v,
                    .n_vectors = (seen + cols - 1) / cols,
                    .n_panels = nw_kv_v_panels(p->kv.d_head),
-                   .p = w->p};
+                   .planes = planes};
 
     if (p->kv.v == NW_KV_FP8) {
         widen(v.v, v.n_panels * v.panel / 64, v.ahead, w->wide_v);
@@ -177,36 +191,57 @@ static nw_values values_of(const nw_attn_page *p, const workspace *w, uint32_t s
     return v;
 }
 
-/* s -> p for rows [r0, r0 + n). */
-static void softmax_rows(const nw_attn_tile *t, const nw_attn_page *p, uint32_t r0, uint32_t n,
-                         float top, const workspace *w, float *unit)
+/* The slots that row r sees. */
+static uint64_t seen_by(const nw_attn_tile *t, const nw_attn_page *p, uint32_t r)
 {
-    nw_softmax_row row = {.v = p->kv.v,
-                          .scale = t->a->scale,
-                          .softcap = t->a->softcap,
-                          .v_scales =
-                              nw_kv_scaled(p->kv.v) ? (const float *)(const void *)p->v : NULL};
-    const float step = p->kv.v == NW_KV_INT4 ? 1 / (16 * NW_P_STEPS) : 1 / NW_P_STEPS;
+    uint32_t j0 = 0;
+    uint32_t j1 = 0;
 
-    for (uint32_t r = 0; r < n; r++) {
-        uint32_t j0 = 0;
-        uint32_t j1 = 0;
-        nw_attn_span(t, p, r0 + r, &j0, &j1);
-        row.seen = UINT64_MAX >> (NW_KV_PAGE - j1) & UINT64_MAX << j0;
-        row.top = top;
-        if (row.v_scales != NULL && row.seen != UINT64_MAX) {
-            row.top = nw_avx512_top_scale(row.v_scales, row.seen);
-        }
-        unit[r] = row.top * step;
-        nw_avx512_softmax_row(&row, w->s + (size_t)r * NW_KV_PAGE, &t->state[r0 + r],
-                              w->p + (size_t)r * NW_P_STRIDE);
+    nw_attn_span(t, p, r, &j0, &j1);
+    return UINT64_MAX >> (NW_KV_PAGE - j1) & UINT64_MAX << j0;
+}
+
+static nw_softmax_group softmax_of(const nw_attn_tile *t, const nw_attn_page *p, const workspace *w,
+                                   unsigned planes)
+{
+    if (nw_kv_scaled(p->kv.v)) {
+        nw_avx512_value_factors((const float *)(const void *)p->v,
+                                p->kv.v == NW_KV_INT4 ? 16.0F : 1.0F, w->factors);
     }
+    return (nw_softmax_group){.kind = p->kv.v,
+                              .planes = planes,
+                              .softcap = t->a->softcap,
+                              .v = w->factors,
+                              .s = w->s,
+                              .p = w->p,
+                              .share = w->share};
+}
+
+/* The softmax of rows [r0, r0 + n) over their scores. */
+static void softmax(const nw_attn_tile *t, const nw_attn_page *p, uint32_t r0, uint32_t n,
+                    nw_softmax_group *g)
+{
+    const bool coded = nw_kv_is_int(p->kv.k);
+
+    g->state = nw_softmax_from(&t->state, r0);
+    for (uint32_t r = 0; r < n; r++) {
+        nw_q_head head = {.scale = 1};
+        if (coded) {
+            memcpy(&head, p->q + (size_t)(r0 + r) * NW_ATTN_STRIDE, sizeof head);
+        }
+        g->unit[r] = head.scale * (t->a->scale * NW_LOG2E);
+        g->seen[r] = seen_by(t, p, r0 + r);
+    }
+    nw_avx512_softmax_rows(g, n);
 }
 
 typedef void (*keys_fn)(const nw_keys *w, unsigned n_rows);
 typedef void (*values_fn)(const nw_values *w, unsigned n_rows);
 
-void nw_avx512_attn_page(const nw_attn_tile *t, const nw_attn_page *p)
+/* Groups [g0, g1) of the n_groups that the page's rows are cut in, as even as they come: two of them at
+ * most, so that their softmax is one. */
+static void run_groups(const nw_attn_tile *t, const nw_attn_page *p, uint32_t g0, uint32_t g1,
+                       uint32_t n_groups, nw_keys *k, nw_values *v, nw_softmax_group *g)
 {
     static const keys_fn keys[NW_KV_KINDS] = {nw_avx512_keys_f32, nw_avx512_keys_bf16,
                                               nw_avx512_keys_bf16, nw_avx512_keys_int8,
@@ -214,29 +249,41 @@ void nw_avx512_attn_page(const nw_attn_tile *t, const nw_attn_page *p)
     static const values_fn values[NW_KV_KINDS] = {nw_avx512_values_f32, nw_avx512_values_bf16,
                                                   nw_avx512_values_bf16, nw_avx512_values_int8,
                                                   nw_avx512_values_int4};
+    const uint32_t first = p->n_rows * g0 / n_groups;
+
+    for (uint32_t i = g0; i < g1; i++) {
+        const uint32_t r0 = p->n_rows * i / n_groups;
+        k->q = p->q + (size_t)r0 * NW_ATTN_STRIDE;
+        k->s = g->s + (size_t)(r0 - first) * NW_KV_PAGE;
+        keys[p->kv.k](k, p->n_rows * (i + 1) / n_groups - r0);
+        k->ahead = 0; /* asked for */
+    }
+    softmax(t, p, first, p->n_rows * g1 / n_groups - first, g);
+    for (uint32_t i = g0; i < g1; i++) {
+        const uint32_t r0 = p->n_rows * i / n_groups;
+        v->p = g->p + (size_t)(r0 - first) * NW_P_STRIDE;
+        v->shrink = t->state.shrink + r0;
+        v->share = g->share + (r0 - first);
+        v->o = t->o + (size_t)r0 * (NW_ATTN_STRIDE / sizeof *v->o);
+        values[p->kv.v](v, p->n_rows * (i + 1) / n_groups - r0);
+        v->ahead = 0;
+    }
+}
+
+void nw_avx512_attn_page(const nw_attn_tile *t, const nw_attn_page *p)
+{
     const uint32_t last = t->pos[p->n_rows - 1] - p->first;
     const uint32_t seen =
         last < NW_KV_PAGE - 1 ? last + 1 : NW_KV_PAGE; /* slots that any row sees */
     const uint32_t n_groups = (p->n_rows + NW_ATTN_GROUP - 1) / NW_ATTN_GROUP;
     const workspace w = cut(t);
-    nw_keys k = keys_of(p, &w);
-    nw_values v = values_of(p, &w, seen);
-    float unit[NW_ATTN_GROUP];
-    const float top = nw_kv_scaled(p->kv.v)
-                          ? nw_avx512_top_scale((const float *)(const void *)p->v, UINT64_MAX)
-                          : 0;
+    const unsigned planes = t->a->a8 ? 1 : 2;
+    nw_keys k = keys_of(p, &w, planes);
+    nw_values v = values_of(p, &w, seen, planes);
+    nw_softmax_group g = softmax_of(t, p, &w, planes);
 
     k.n_panels = (seen + NW_KV_LANES - 1) / NW_KV_LANES;
-    v.unit = unit;
-    for (uint32_t g = 0; g < n_groups; g++) { /* as even as they come */
-        const uint32_t r0 = p->n_rows * g / n_groups;
-        const uint32_t n = p->n_rows * (g + 1) / n_groups - r0;
-        k.q = p->q + (size_t)r0 * NW_ATTN_STRIDE;
-        keys[p->kv.k](&k, n);
-        softmax_rows(t, p, r0, n, top, &w, unit);
-        v.state = t->state + r0;
-        v.o = t->o + (size_t)r0 * (NW_ATTN_STRIDE / sizeof *v.o);
-        values[p->kv.v](&v, n);
-        k.ahead = v.ahead = 0; /* asked for */
+    for (uint32_t i = 0; i < n_groups; i += 2) {
+        run_groups(t, p, i, i + 2 < n_groups ? i + 2 : n_groups, n_groups, &k, &v, &g);
     }
 }

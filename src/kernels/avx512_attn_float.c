@@ -67,10 +67,11 @@ NW_INLINE void value_panels(const nw_values *w, uint32_t first, step_fn step, co
             rows, c);
     NW_EACH(r, rows) {
         float *o = w->o + r * (NW_ATTN_STRIDE / sizeof *o) + first * (size_t)NW_KV_LANES;
-        const __m512 shrink = _mm512_set1_ps(w->state[r].shrink);
+        const __m512 shrink = _mm512_set1_ps(w->shrink[r]);
+        const __m512 share = _mm512_set1_ps(w->share[r]);
         NW_EACH(v, nv) {
-            const __m512 old = _mm512_loadu_ps(o + v * 16);
-            _mm512_storeu_ps(o + v * 16, _mm512_fmadd_ps(old, shrink, c[v * rows + r]));
+            const __m512 old = _mm512_mul_ps(_mm512_loadu_ps(o + v * 16), shrink);
+            _mm512_storeu_ps(o + v * 16, _mm512_fmadd_ps(c[v * rows + r], share, old));
         }
     }
 }

@@ -1,27 +1,35 @@
 /* Attention products of INT8 and INT4 pages. Both sides are integers, their sums are exact, and the
- * two planes of a row (avx512_attn.h) are put together in F32 at the end: less than 2^24 a plane.
+ * planes of a row (avx512_attn.h) are put together in F32 at the end: less than 2^24 a plane.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/avx512_attn.h"
 
-#define PANELS 2u /* that are worked on together: with two planes of six rows, 24 accumulators */
+#define SUMS 24u /* accumulators of 6 rows: 4 panels of one plane, 2 of two */
 
+/* What is constant in a function: keys (the unsigned side) or values (the signed one), nibbles, planes of
+ * a row, panels that are worked on together, rows. */
 typedef struct {
-    __m512i high[PANELS * NW_ATTN_GROUP], low[PANELS * NW_ATTN_GROUP];
-} planes;
+    bool values, int4;
+    unsigned np, nv, rows;
+} form;
 
-/* One vector x[v] of each panel against four bytes of both planes of each row; keys are the
- * unsigned side, values the signed one. */
-NW_INLINE void step(planes *c, const __m512i *x, const uint8_t *a, size_t stride, size_t plane,
-                    const bool values, const unsigned nv, const unsigned rows)
+NW_INLINE unsigned sum_at(unsigned plane, unsigned v, unsigned r, const form f)
 {
-    NW_EACH(r, rows) {
-        const __m512i high = nw_spread(a + r * stride);
-        const __m512i low = nw_spread(a + r * stride + plane);
-        NW_EACH(v, nv) {
-            __m512i *h = &c->high[v * rows + r];
-            __m512i *l = &c->low[v * rows + r];
-            *h = values ? nw_dpbusd(*h, high, x[v]) : nw_dpbusd(*h, x[v], high);
-            *l = values ? nw_dpbusd(*l, low, x[v]) : nw_dpbusd(*l, x[v], low);
+    return (plane * f.nv + v) * f.rows + r;
+}
+
+/* One vector x[v] of each panel against four bytes of each plane of each row. */
+NW_INLINE void step(__m512i *c, const __m512i *x, const uint8_t *a, const form f)
+{
+    const size_t stride = f.values ? NW_P_STRIDE : NW_ATTN_STRIDE;
+    const size_t plane = f.values ? NW_KV_PAGE : NW_Q_PLANE;
+
+    NW_EACH(r, f.rows) {
+        NW_EACH(i, f.np) {
+            const __m512i b = nw_spread(a + r * stride + i * plane);
+            NW_EACH(v, f.nv) {
+                __m512i *sum = &c[sum_at(i, v, r, f)];
+                *sum = f.values ? nw_dpbusd(*sum, b, x[v]) : nw_dpbusd(*sum, x[v], b);
+            }
         }
     }
 }
@@ -36,127 +44,154 @@ NW_INLINE __m512i nibble(__m512i x, const bool values, const bool upper)
     return _mm512_and_si512(upper ? _mm512_srli_epi16(x, 4) : x, _mm512_set1_epi8(0x0F));
 }
 
-NW_INLINE void product(planes *c, const uint8_t *w, size_t panel, ptrdiff_t ahead,
-                       uint32_t n_vectors, const uint8_t *a, const bool values, const bool int4,
-                       const unsigned nv, const unsigned rows)
+NW_INLINE void product(__m512i *c, const uint8_t *w, size_t panel, ptrdiff_t ahead,
+                       uint32_t n_vectors, const uint8_t *a, const form f)
 {
-    const size_t stride = values ? NW_P_STRIDE : NW_ATTN_STRIDE;
-    const size_t plane = values ? NW_KV_PAGE : NW_Q_PLANE;
-    const size_t bytes = int4 ? 8 : 4;
+    const size_t bytes = f.int4 ? 8 : 4;
 
     for (size_t j = 0; j < n_vectors; j++, a += bytes) {
-        __m512i x[PANELS];
-        __m512i half[PANELS];
-        NW_EACH(v, nv) {
+        __m512i x[4];
+        __m512i half[4];
+        NW_EACH(v, f.nv) {
             x[v] = _mm512_loadu_si512(w + v * panel + j * 64);
             nw_ask(w + v * panel + j * 64, ahead);
         }
-        if (!int4) {
-            step(c, x, a, stride, plane, values, nv, rows);
+        if (!f.int4) {
+            step(c, x, a, f);
             continue;
         }
-        NW_EACH(v, nv) {
-            half[v] = nibble(x[v], values, false);
+        NW_EACH(v, f.nv) {
+            half[v] = nibble(x[v], f.values, false);
         }
-        step(c, half, a, stride, plane, values, nv, rows);
-        NW_EACH(v, nv) {
-            half[v] = nibble(x[v], values, true);
+        step(c, half, a, f);
+        NW_EACH(v, f.nv) {
+            half[v] = nibble(x[v], f.values, true);
         }
-        step(c, half, a + 4, stride, plane, values, nv, rows);
+        step(c, half, a + 4, f);
     }
 }
 
-/* Keys are stored as code + zero: what that adds is known from the sums of a query's planes. */
-NW_INLINE void keys(const nw_keys *w, const bool int4, const unsigned rows)
+/* The number that the sums of a row's planes stand for; 2^bits: what the high one counts for. */
+NW_INLINE __m512 joined(const __m512i *c, unsigned v, unsigned r, const form f)
 {
-    const int32_t zero = int4 ? 8 : 128;
+    const __m512 high = _mm512_cvtepi32_ps(c[sum_at(0, v, r, f)]);
+    const __m512 times = _mm512_set1_ps(f.values ? 256 : 128);
+    return f.np == 1 ? high
+                     : _mm512_fmadd_ps(high, times, _mm512_cvtepi32_ps(c[sum_at(1, v, r, f)]));
+}
+
+/* Keys are stored as code + zero: what that adds is known from the sums of a query's planes. */
+NW_INLINE void key_panels(const nw_keys *w, uint32_t first, const nw_q_head *head, const form f)
+{
+    const int32_t zero = f.int4 ? 8 : 128;
+    __m512i c[SUMS];
+
+    NW_EACH(r, f.rows) {
+        NW_EACH(v, f.nv) {
+            c[sum_at(0, v, r, f)] = _mm512_set1_epi32(-zero * head[r].high_sum);
+            if (f.np == 2) {
+                c[sum_at(1, v, r, f)] = _mm512_set1_epi32(-zero * head[r].low_sum);
+            }
+        }
+    }
+    product(c, w->k + first * w->panel, w->panel, w->ahead, w->n_vectors, w->q + NW_Q_AT, f);
+    NW_EACH(v, f.nv) {
+        const __m512 scale = _mm512_loadu_ps(w->scales + (first + v) * w->scale_panel);
+        nw_ask(w->scales + (first + v) * w->scale_panel, w->ahead);
+        NW_EACH(r, f.rows) {
+            _mm512_storeu_ps(w->s + r * NW_KV_PAGE + (first + v) * 16,
+                             _mm512_mul_ps(joined(c, v, r, f), scale));
+        }
+    }
+}
+
+/* Panels that no row sees may be among the last four or two: the page has them. */
+NW_INLINE void keys(const nw_keys *w, const bool int4, const unsigned np, const unsigned rows)
+{
+    const form f = {false, int4, np, 4 / np, rows};
     nw_q_head head[NW_ATTN_GROUP];
 
     NW_EACH(r, rows) {
         memcpy(&head[r], w->q + r * NW_ATTN_STRIDE, sizeof head[r]);
     }
-    for (uint32_t first = 0; first < w->n_panels; first += PANELS) {
-        planes c;
-        NW_EACH(r, rows) {
-            NW_EACH(v, PANELS) {
-                c.high[v * rows + r] = _mm512_set1_epi32(-zero * head[r].high_sum);
-                c.low[v * rows + r] = _mm512_set1_epi32(-zero * head[r].low_sum);
-            }
-        }
-        product(&c, w->k + first * w->panel, w->panel, w->ahead, w->n_vectors, w->q + NW_Q_AT,
-                false, int4, PANELS, rows);
-        NW_EACH(v, PANELS) {
-            const __m512 scale = _mm512_loadu_ps(w->scales + (first + v) * w->scale_panel);
-            nw_ask(w->scales + (first + v) * w->scale_panel, w->ahead);
-            NW_EACH(r, rows) {
-                const __m512 dot =
-                    _mm512_fmadd_ps(_mm512_cvtepi32_ps(c.high[v * rows + r]), _mm512_set1_ps(128),
-                                    _mm512_cvtepi32_ps(c.low[v * rows + r]));
-                const __m512 unit = _mm512_mul_ps(scale, _mm512_set1_ps(head[r].scale));
-                _mm512_storeu_ps(w->s + r * NW_KV_PAGE + (first + v) * 16,
-                                 _mm512_mul_ps(dot, unit));
-            }
-        }
+    for (uint32_t first = 0; first < w->n_panels; first += f.nv) {
+        key_panels(w, first, head, f);
     }
 }
 
-NW_INLINE void value_panels(const nw_values *w, uint32_t first, const bool int4, const unsigned nv,
-                            const unsigned rows)
+NW_INLINE void value_panels(const nw_values *w, uint32_t first, const form f)
 {
-    planes c;
+    __m512i c[SUMS];
 
-    NW_EACH(i, nv * rows) {
-        c.high[i] = c.low[i] = _mm512_setzero_si512();
+    NW_EACH(i, f.np * f.nv * f.rows) {
+        c[i] = _mm512_setzero_si512();
     }
-    product(&c, w->v + first * w->panel, w->panel, w->ahead, w->n_vectors, w->p, true, int4, nv,
-            rows);
-    NW_EACH(r, rows) {
+    product(c, w->v + first * w->panel, w->panel, w->ahead, w->n_vectors, w->p, f);
+    NW_EACH(r, f.rows) {
         float *o = w->o + r * (NW_ATTN_STRIDE / sizeof *o) + first * (size_t)NW_KV_LANES;
-        const __m512 shrink = _mm512_set1_ps(w->state[r].shrink);
-        const __m512 unit = _mm512_set1_ps(w->unit[r]);
-        NW_EACH(v, nv) {
-            const __m512 dot =
-                _mm512_fmadd_ps(_mm512_cvtepi32_ps(c.high[v * rows + r]), _mm512_set1_ps(256),
-                                _mm512_cvtepi32_ps(c.low[v * rows + r]));
+        const __m512 shrink = _mm512_set1_ps(w->shrink[r]);
+        const __m512 share = _mm512_set1_ps(w->share[r]);
+        NW_EACH(v, f.nv) {
             const __m512 old = _mm512_mul_ps(_mm512_loadu_ps(o + v * 16), shrink);
-            _mm512_storeu_ps(o + v * 16, _mm512_fmadd_ps(dot, unit, old));
+            _mm512_storeu_ps(o + v * 16, _mm512_fmadd_ps(joined(c, v, r, f), share, old));
         }
     }
 }
 
-NW_INLINE void values(const nw_values *w, const bool int4, const unsigned rows)
+NW_INLINE void values(const nw_values *w, const bool int4, const unsigned np, const unsigned rows)
 {
+    const unsigned nv = 4 / np;
     uint32_t i = 0;
 
-    for (; i + PANELS <= w->n_panels; i += PANELS) {
-        value_panels(w, i, int4, PANELS, rows);
+    for (; i + nv <= w->n_panels; i += nv) {
+        value_panels(w, i, (form){true, int4, np, nv, rows});
     }
-    if (i < w->n_panels) {
-        value_panels(w, i, int4, 1, rows);
+    for (; i < w->n_panels; i++) {
+        value_panels(w, i, (form){true, int4, np, 1, rows});
     }
 }
 
-#define KEYS_INT8(rows)   keys(w, false, rows)
-#define KEYS_INT4(rows)   keys(w, true, rows)
-#define VALUES_INT8(rows) values(w, false, rows)
-#define VALUES_INT4(rows) values(w, true, rows)
+#define KEYS_INT8(rows)        keys(w, false, 2, rows)
+#define KEYS_INT8_BYTE(rows)   keys(w, false, 1, rows)
+#define KEYS_INT4(rows)        keys(w, true, 2, rows)
+#define KEYS_INT4_BYTE(rows)   keys(w, true, 1, rows)
+#define VALUES_INT8(rows)      values(w, false, 2, rows)
+#define VALUES_INT8_BYTE(rows) values(w, false, 1, rows)
+#define VALUES_INT4(rows)      values(w, true, 2, rows)
+#define VALUES_INT4_BYTE(rows) values(w, true, 1, rows)
 
 void nw_avx512_keys_int8(const nw_keys *w, unsigned n_rows)
 {
-    NW_FOR_ROWS(KEYS_INT8, n_rows);
+    if (w->planes == 1) {
+        NW_FOR_ROWS(KEYS_INT8_BYTE, n_rows);
+    } else {
+        NW_FOR_ROWS(KEYS_INT8, n_rows);
+    }
 }
 
 void nw_avx512_keys_int4(const nw_keys *w, unsigned n_rows)
 {
-    NW_FOR_ROWS(KEYS_INT4, n_rows);
+    if (w->planes == 1) {
+        NW_FOR_ROWS(KEYS_INT4_BYTE, n_rows);
+    } else {
+        NW_FOR_ROWS(KEYS_INT4, n_rows);
+    }
 }
 
 void nw_avx512_values_int8(const nw_values *w, unsigned n_rows)
 {
-    NW_FOR_ROWS(VALUES_INT8, n_rows);
+    if (w->planes == 1) {
+        NW_FOR_ROWS(VALUES_INT8_BYTE, n_rows);
+    } else {
+        NW_FOR_ROWS(VALUES_INT8, n_rows);
+    }
 }
 
 void nw_avx512_values_int4(const nw_values *w, unsigned n_rows)
 {
-    NW_FOR_ROWS(VALUES_INT4, n_rows);
+    if (w->planes == 1) {
+        NW_FOR_ROWS(VALUES_INT4_BYTE, n_rows);
+    } else {
+        NW_FOR_ROWS(VALUES_INT4, n_rows);
+    }
 }

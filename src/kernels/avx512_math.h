@@ -25,6 +25,47 @@ NW_INLINE __m512 nw_exp2_ps(__m512 x)
     return _mm512_scalef_ps(_mm512_fmadd_ps(q, f, _mm512_set1_ps(1)), whole);
 }
 
+/* 2^(m - 1) of m in [1, 2), to 2^-13 and 2^-18: polynomials of least relative error. */
+NW_INLINE __m512 nw_exp2_part13_ps(__m512 m)
+{
+    __m512 q = _mm512_set1_ps(0x1.3f96a4p-4F);
+
+    q = _mm512_fmadd_ps(q, m, _mm512_set1_ps(-0x1.065aa8p-7F));
+    q = _mm512_fmadd_ps(q, m, _mm512_set1_ps(0x1.e93d46p-2F));
+    return _mm512_fmadd_ps(q, m, _mm512_set1_ps(0x1.cefc4cp-2F));
+}
+
+NW_INLINE __m512 nw_exp2_part18_ps(__m512 m)
+{
+    __m512 q = _mm512_set1_ps(0x1.bb7cd4p-7F);
+
+    q = _mm512_fmadd_ps(q, m, _mm512_set1_ps(-0x1.168e4p-9F));
+    q = _mm512_fmadd_ps(q, m, _mm512_set1_ps(0x1.553966p-3F));
+    q = _mm512_fmadd_ps(q, m, _mm512_set1_ps(0x1.3f8122p-2F));
+    return _mm512_fmadd_ps(q, m, _mm512_set1_ps(0x1.051a08p-1F));
+}
+
+/* log2(x) of a normal x > 0, to a few 2^-24 beside its size; NaN for NaN. */
+NW_INLINE __m512 nw_log2_ps(__m512 x)
+{
+    const __m512 one = _mm512_set1_ps(1);
+    const __m512 m = _mm512_getmant_ps(x, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_src);
+    const __m512 below = _mm512_getexp_ps(x); /* of m in [1, 2) */
+    const __mmask16 up = _mm512_cmp_ps_mask(m, one, _CMP_LT_OQ);
+    const __m512 whole = _mm512_mask_add_ps(below, up, below, one);
+    const __m512 t = _mm512_sub_ps(m, one);
+    __m512 q = _mm512_set1_ps(-0x1.743d92p-4F);
+
+    q = _mm512_fmadd_ps(q, t, _mm512_set1_ps(0x1.9c3902p-3F));
+    q = _mm512_fmadd_ps(q, t, _mm512_set1_ps(-0x1.01fd1ap-2F));
+    q = _mm512_fmadd_ps(q, t, _mm512_set1_ps(0x1.29c91cp-2F));
+    q = _mm512_fmadd_ps(q, t, _mm512_set1_ps(-0x1.70e846p-2F));
+    q = _mm512_fmadd_ps(q, t, _mm512_set1_ps(0x1.ec5758p-2F));
+    q = _mm512_fmadd_ps(q, t, _mm512_set1_ps(-0x1.71551p-1F));
+    q = _mm512_fmadd_ps(q, t, _mm512_set1_ps(0x1.715484p+0F));
+    return _mm512_fmadd_ps(q, t, whole);
+}
+
 /* tanh(z) = 1 - 2 / (e^2z + 1): a few 2^-24 absolute, which is what a score needs. */
 NW_INLINE __m512 nw_tanh_ps(__m512 z)
 {

@@ -171,8 +171,27 @@ NW_INLINE nw_lanes_f nw_lanes_score(const nw_softmax_page *page, const float *s,
 
 #define NW_PAGE_VECTORS (NW_KV_PAGE / NW_LANES)
 
+/* p [NW_KV_PAGE] in whole 255ths of the largest (attention.h: a8). */
+static inline void nw_lanes_count_p(float *p)
+{
+    const nw_lanes_f whole = nw_lanes_set(0x1.8p23F); /* x + this - this: nearest, ties to even */
+    nw_lanes_f top = nw_lanes_set(0);
+
+    NW_EACH(b, NW_PAGE_VECTORS) {
+        top = nw_lanes_max(top, nw_lanes_load(p + (size_t)b * NW_LANES));
+    }
+    const float most = nw_lanes_top(top);
+    const float steps = most > 0 ? 255 / most : 0;
+    NW_EACH(b, NW_PAGE_VECTORS) {
+        const nw_lanes_f x = nw_lanes_load(p + (size_t)b * NW_LANES);
+        const nw_lanes_f n = nw_lanes_add(nw_lanes_mul(x, nw_lanes_set(steps)), whole);
+        const nw_lanes_f y = nw_lanes_mul(nw_lanes_sub(n, whole), nw_lanes_set(most / 255));
+        nw_lanes_store(p + (size_t)b * NW_LANES, y);
+    }
+}
+
 static inline void nw_lanes_softmax(const nw_softmax_page *page, const float *s,
-                                    nw_softmax_state *st, void *p)
+                                    const nw_softmax_states *st, void *p)
 {
     nw_lanes_f x[NW_PAGE_VECTORS];
     nw_lanes_i seen[NW_PAGE_VECTORS];
@@ -184,7 +203,7 @@ static inline void nw_lanes_softmax(const nw_softmax_page *page, const float *s,
         top = nw_lanes_max(top, x[b]);
     }
     const float most = nw_lanes_top(top);
-    const float max = most > st->max ? most : st->max;
+    const float max = most > *st->max ? most : *st->max;
     NW_EACH(b, NW_PAGE_VECTORS) {
         nw_lanes_f e = nw_lanes_exp2(nw_lanes_sub(x[b], nw_lanes_set(max)));
         e = nw_lanes_pick(seen[b], e, nw_lanes_set(0));
@@ -194,10 +213,12 @@ static inline void nw_lanes_softmax(const nw_softmax_page *page, const float *s,
         }
         nw_lanes_store((float *)p + (size_t)b * NW_LANES, e);
     }
-    const float old = st->max - max;
-    nw_lanes_store_n(&st->shrink, 1, nw_lanes_exp2(nw_lanes_set(old)));
-    st->sum = st->sum * st->shrink + nw_lanes_sum(sum);
-    st->max = max;
+    if (page->a8) {
+        nw_lanes_count_p(p);
+    }
+    nw_lanes_store_n(st->shrink, 1, nw_lanes_exp2(nw_lanes_set(*st->max - max)));
+    *st->sum = *st->sum * *st->shrink + nw_lanes_sum(sum);
+    *st->max = max;
 }
 
 static inline void nw_lanes_merge(const float *part, uint32_t n, float shrink, float *out)

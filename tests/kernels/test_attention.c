@@ -8,13 +8,17 @@
  * pack queries in 15 bits: off by max|q| / 32512 each, which is sqrt(d_head) |q||k| / 32512 in all.
  * A score is off by at most e = scale |q||k| ((d_head + 8 + log2 d_head) u + sqrt(d_head) / 32512
  * [+ 2^-8]), tanh included; a probability by e^2e - 1. Probabilities are rounded to BF16 (2^-8), or
- * counted in 65535ths of the largest factor: over the 256 keys of a segment, whose sum is at least
- * 1, 256 / 131070 * 8 / 7 < 2^-8. Sums of F32 over the keys: by 64 u a page. Hence |error| <=
+ * counted in 65535ths of a page's largest factor: over its 64 keys, 64 / 131070 < 2^-8 of that, and a
+ * tier's 2^x is off by 2^-18 at most. Sums of F32 over the keys: by 64 u a page. Hence |error| <=
  * (e^2e - 1 + 2^-8 + (64 + n_pages) u) max|v|, of the result before it is turned back, which may add
  * up sqrt(block) of them.
+ *
+ * With 8-bit activations both sides count factors in 255ths, but a tier's 2^x, off by less than 2^-13,
+ * may round to the next: no more than 2 * 255 * 2^-13.7 of the factors do so, 2.4 of a page's 64. Four
+ * steps are allowed, each 1 / 255 of the page's largest, which the page's sum is no less than.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "guard.h"
-#include "kernels/kv_page.h"
+#include "kernels/attn_tile.h"
 #include "table.h"
 
 #define U         0x1p-24
@@ -173,7 +177,7 @@ static void job_pages(job *j, uint32_t n_pages)
     }
 }
 
-static void job_open(job *j, const struct row *r, const nw_kernels *tier)
+static void job_open(job *j, const struct row *r, const nw_kernels *tier, bool a8)
 {
     const uint32_t last = r->q_pos + r->n_queries - 1;
     const uint32_t n_pages = last / NW_KV_PAGE + 1;
@@ -188,6 +192,7 @@ static void job_open(job *j, const struct row *r, const nw_kernels *tier)
                      .window = r->window,
                      .scale = 1 / sqrtf((float)r->d_head),
                      .softcap = r->softcap,
+                     .a8 = a8,
                      .wide = {.n_first = r->n_sinks, .n_newest = r->n_wide},
                      .ldq = width + 3,
                      .ldo = width + 1}};
@@ -220,17 +225,19 @@ static double bound_of(const job *j)
     const uint32_t block = j->a.kv.d_head & (~j->a.kv.d_head + 1);
     const double turned = j->a.kv.rotate_v ? sqrt((double)block) : 1;
 
-    return (expm1(2 * e) + 0x1p-8 + (64 + MAX_PAGES) * U) * j->max_v * turned;
+    const double counted = j->a.a8 && nw_kv_is_int(j->a.kv.v) ? 4 / 255.0 : 0;
+
+    return (expm1(2 * e) + 0x1p-8 + counted + (64 + MAX_PAGES) * U) * j->max_v * turned;
 }
 
-static void tiers_against_reference(const struct row *r)
+static void tiers_against_reference_of(const struct row *r, bool a8)
 {
     const nw_kernels *ref = nw_kernels_by_name("ref");
     const nw_kernels *tier = NULL;
 
     for (size_t i = 0; (tier = nw_tier(i)) != NULL; i++) {
         job j;
-        job_open(&j, r, tier);
+        job_open(&j, r, tier, a8);
         const size_t width = (size_t)r->n_rep * r->d_head;
         nw_guarded want = nw_guard_new(((r->n_queries - 1) * j.a.ldo + width) * sizeof(float));
         nw_attn b = j.a;
@@ -242,14 +249,21 @@ static void tiers_against_reference(const struct row *r)
             for (size_t d = 0; d < width; d++) {
                 const size_t at = q * j.a.ldo + d;
                 if (!(fabs((double)(j.a.out[at] - b.out[at])) <= bound)) {
-                    fail_msg("%s %s query %u [%zu]: %.9g, reference %.9g, bound %.3g", r->name,
-                             tier->tier, q, d, (double)j.a.out[at], (double)b.out[at], bound);
+                    fail_msg("%s %s%s query %u [%zu]: %.9g, reference %.9g, bound %.3g", r->name,
+                             tier->tier, a8 ? " a8" : "", q, d, (double)j.a.out[at],
+                             (double)b.out[at], bound);
                 }
             }
         }
         nw_guard_free(&want);
         job_close(&j);
     }
+}
+
+static void tiers_against_reference(const struct row *r)
+{
+    tiers_against_reference_of(r, false);
+    tiers_against_reference_of(r, true);
 }
 
 static void against_reference(void **state)
@@ -284,14 +298,13 @@ static void every_pair(void **state)
 }
 
 /* A query's keys computed segment by segment, last one first, and joined: the bits of the whole. */
-static void same_bits_in_parts(void **state)
+static void same_bits_in_parts_of(const struct row *r, bool a8)
 {
-    const struct row *r = *state;
     const nw_kernels *tier = NULL;
 
     for (size_t i = 0; (tier = nw_tier(i)) != NULL; i++) {
         job j;
-        job_open(&j, r, tier);
+        job_open(&j, r, tier, a8);
         const size_t width = (size_t)r->n_rep * r->d_head;
         const size_t bytes = ((r->n_queries - 1) * j.a.ldo + width) * sizeof(float);
         const uint32_t first = nw_attn_first_segment(r->q_pos, r->window);
@@ -317,15 +330,20 @@ static void same_bits_in_parts(void **state)
     }
 }
 
-/* A query has the same bits alone, and in spans cut anywhere. */
-static void same_bits(void **state)
+static void same_bits_in_parts(void **state)
 {
-    const struct row *r = *state;
+    same_bits_in_parts_of(*state, false);
+    same_bits_in_parts_of(*state, true);
+}
+
+/* A query has the same bits alone, and in spans cut anywhere. */
+static void same_bits_of(const struct row *r, bool a8)
+{
     const nw_kernels *tier = NULL;
 
     for (size_t i = 0; (tier = nw_tier(i)) != NULL; i++) {
         job j;
-        job_open(&j, r, tier);
+        job_open(&j, r, tier, a8);
         const size_t width = (size_t)r->n_rep * r->d_head;
         const size_t bytes = ((r->n_queries - 1) * j.a.ldo + width) * sizeof(float);
         nw_guarded whole = nw_guard_new(bytes);
@@ -349,6 +367,12 @@ static void same_bits(void **state)
     }
 }
 
+static void same_bits(void **state)
+{
+    same_bits_of(*state, false);
+    same_bits_of(*state, true);
+}
+
 /* Every tier encodes the bytes of plain C (the reference), page clearing and old tails included. */
 static void same_pages(void **state)
 {
@@ -359,8 +383,8 @@ static void same_pages(void **state)
     for (size_t i = 0; (tier = nw_tier(i)) != NULL; i++) {
         job a;
         job b;
-        job_open(&a, r, tier);
-        job_open(&b, r, ref);
+        job_open(&a, r, tier, false);
+        job_open(&b, r, ref, false);
         const size_t n = (r->q_pos + r->n_queries - 1) / NW_KV_PAGE + 1;
         assert_memory_equal(a.pool.data, b.pool.data, n * a.a.page_stride);
         job_close(&a);
@@ -379,7 +403,7 @@ static void two_keys(void **state)
         static const float k[2] = {1, 0};
         static const float v[2][2] = {{2, 4}, {4, 16}};
         job j;
-        job_open(&j, &r, tier);
+        job_open(&j, &r, tier, false);
         uint8_t *page = j.pool.data;
         for (uint32_t s = 0; s < 2; s++) {
             tier->kv_put(&j.a.kv, s, k, v[s], page, page + nw_kv_k_page_bytes(&j.a.kv));
