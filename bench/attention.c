@@ -4,7 +4,10 @@
  * medians of rounds in which probe and kernel take turns, so that neighbours disturb both alike.
  *
  *   bench_attention [seconds per row, default 0.3] [tier] [d_head, default 64] [query heads, 4]
- *                   [only pairs that begin with this]
+ *                   [only pairs that begin with this] [a16 | a8: activations] [rows | table]
+ *
+ * `table` prints the pairs of a depth as the Markdown table of docs/speed.md: time of one query token, its
+ * share of the raw read, share of the BF16 peak that 16 query tokens reach.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,32 +122,87 @@ static void measure(bench *b, const nw_kernels *k, uint32_t units, double *kerne
     *raw_s = nw_median(raw, n);
 }
 
-static void row(const nw_kernels *k, nw_kv_type kv, uint32_t n_rep, uint32_t n_ctx)
+/* What one pair at one depth takes. */
+typedef struct {
+    double bytes, macs;
+    double decode_s, raw_s,
+        cached_s;             /* one query token: from memory, a raw read, again and again */
+    double prefill_s, peak_s; /* 16 query tokens, and as many products at the peak of BF16 */
+} result;
+
+static result run_pair(const nw_kernels *k, nw_kv_type kv, uint32_t n_rep, uint32_t n_ctx)
 {
     bench b;
-    double kernel_s = 0;
+    result r = {.macs = 16.0 * n_rep * kv.d_head * 2 * (n_ctx - 7.5)};
     double raw_s = 0;
-    char name[32];
 
-    (void)snprintf(name, sizeof name, "%s/%s", nw_kv_kind_name(kv.k), nw_kv_kind_name(kv.v));
-    if (strncmp(name, only, strlen(only)) != 0) {
-        return;
-    }
     open_bench(&b, k, kv, n_rep, n_ctx, 1);
-    const double bytes = (double)b.unit_bytes * (n_ctx / NW_KV_PAGE);
-    measure(&b, k, b.n_units, &kernel_s, &raw_s);
-    printf("%-7s %-10s %6u %8.1f %8.1f %6.0f%%", k->tier, name, n_ctx, kernel_s * 1e6,
-           bytes * 1e-9 / kernel_s, 100 * raw_s / kernel_s);
-    measure(&b, k, 1, &kernel_s, &raw_s); /* again and again: what fits stays in L2 or L3 */
-    printf(" %8.1f", bytes * 1e-9 / kernel_s);
+    r.bytes = (double)b.unit_bytes * (n_ctx / NW_KV_PAGE);
+    measure(&b, k, b.n_units, &r.decode_s, &r.raw_s);
+    measure(&b, k, 1, &r.cached_s, &raw_s); /* what fits stays in L2 or L3 */
     close_bench(&b);
     open_bench(&b, k, kv, n_rep, n_ctx, 16);
-    measure(&b, k, 1, &kernel_s, &raw_s);
-    const double macs = 16.0 * n_rep * kv.d_head * 2 * (n_ctx - 7.5);
-    printf(" %10.1f %8.1f %6.0f%%\n", kernel_s * 1e6, macs * 1e-9 / kernel_s,
-           100 * macs * nw_probe_peak(one, NW_PEAK_BF16) / kernel_s);
-    (void)fflush(stdout);
+    measure(&b, k, 1, &r.prefill_s, &raw_s);
+    r.peak_s = r.macs * nw_probe_peak(one, NW_PEAK_BF16);
     close_bench(&b);
+    return r;
+}
+
+static void print_row(const nw_kernels *k, const char *name, uint32_t n_ctx, const result *r)
+{
+    printf("%-7s %-10s %6u %8.1f %8.1f %6.0f%% %8.1f %10.1f %8.1f %6.0f%%\n", k->tier, name, n_ctx,
+           r->decode_s * 1e6, r->bytes * 1e-9 / r->decode_s, 100 * r->raw_s / r->decode_s,
+           r->bytes * 1e-9 / r->cached_s, r->prefill_s * 1e6, r->macs * 1e-9 / r->prefill_s,
+           100 * r->peak_s / r->prefill_s);
+}
+
+/* All pairs at a depth, a row of the table for each kind of keys. */
+static void run_depth(const nw_kernels *k, uint32_t d_head, uint32_t n_rep, uint32_t n_ctx,
+                      bool table)
+{
+    if (table) {
+        printf("\nDepth %u%s\n\n| keys \\ values |", n_ctx, a8 ? ", 8-bit activations" : "");
+        for (int v = 0; v < (int)NW_KV_KINDS; v++) {
+            printf(" %s |", nw_kv_kind_name((nw_kv_kind)v));
+        }
+        printf("\n|---|---|---|---|---|---|");
+    }
+    for (int pair = 0; pair < (int)(NW_KV_KINDS * NW_KV_KINDS); pair++) {
+        const nw_kv_kind key = (nw_kv_kind)(pair / (int)NW_KV_KINDS);
+        const nw_kv_kind value = (nw_kv_kind)(pair % (int)NW_KV_KINDS);
+        char name[32];
+        (void)snprintf(name, sizeof name, "%s/%s", nw_kv_kind_name(key), nw_kv_kind_name(value));
+        if (strncmp(name, only, strlen(only)) != 0) {
+            continue;
+        }
+        const result r = run_pair(k, nw_kv_type_of(key, value, d_head), n_rep, n_ctx);
+        if (!table) {
+            print_row(k, name, n_ctx, &r);
+        } else {
+            if (value == NW_KV_F32) {
+                printf("\n| %s |", nw_kv_kind_name(key));
+            }
+            printf(" %.0f µs, %.0f%%, %.0f%% |", r.decode_s * 1e6, 100 * r.raw_s / r.decode_s,
+                   100 * r.peak_s / r.prefill_s);
+        }
+        (void)fflush(stdout);
+    }
+    if (table) {
+        printf("\n");
+    }
+}
+
+static void run_depths(const nw_kernels *k, uint32_t d_head, uint32_t n_rep, bool table)
+{
+    static const uint32_t depths[] = {4096, 16384, 32768};
+
+    if (!table) {
+        printf("%-7s %-10s %6s %8s %8s %7s %8s %10s %8s %7s\n", "tier", "keys/vals", "depth", "us",
+               "GB/s", "of raw", "cached", "us of 16", "GMAC/s", "of peak");
+    }
+    for (size_t i = 0; i < sizeof depths / sizeof *depths; i++) {
+        run_depth(k, d_head, n_rep, depths[i], table);
+    }
 }
 
 int main(int argc, char **argv)
@@ -158,6 +216,7 @@ int main(int argc, char **argv)
     seconds = argc > 1 ? strtod(argv[1], NULL) : seconds;
     only = argc > 5 ? argv[5] : only;
     a8 = argc > 6 && strcmp(argv[6], "a8") == 0;
+    const bool table = argc > 7 && strcmp(argv[7], "table") == 0;
     if (argc > 2 && argv[2][0] != '\0') {
         k = nw_kernels_by_name(argv[2]);
     }
@@ -170,14 +229,7 @@ int main(int argc, char **argv)
         return 4;
     }
     printf("%s\n%u query heads of %u values share a kv head\n", nw_cpu_describe(), n_rep, d_head);
-    printf("%-7s %-10s %6s %8s %8s %7s %8s %10s %8s %7s\n", "tier", "keys/vals", "depth", "us",
-           "GB/s", "of raw", "cached", "us of 16", "GMAC/s", "of peak");
-    for (uint32_t n_ctx = 4096; n_ctx <= 16384; n_ctx *= 4) {
-        for (int pair = 0; pair < (int)(NW_KV_KINDS * NW_KV_KINDS); pair++) {
-            const nw_kv_kind key = (nw_kv_kind)(pair / (int)NW_KV_KINDS);
-            row(k, nw_kv_type_of(key, (nw_kv_kind)(pair % (int)NW_KV_KINDS), d_head), n_rep, n_ctx);
-        }
-    }
+    run_depths(k, d_head, n_rep, table);
     nw_pool_close(one);
     return 0;
 }
