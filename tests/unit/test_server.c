@@ -1,97 +1,20 @@
 /* The server's clock: who neither sends nor takes a byte is let go of, and who waits for an answer is
  * not; and what refusals say. More of what it answers: tests/server/server_test.py.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <arpa/inet.h>
-#include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/clock.h"
-#include "engine_fixture.h"
-#include "serve/state.h"
+#include "server_fixture.h"
 
 #define IDLE_S  1    /* of the server */
 #define LONG_MS 2500 /* past it, with a second to spare for the poll's own clock */
-#define PATIENT 20000
-
-static nw_engine *engine;
-static nw_server *server;
-
-static int open_server(void **state)
-{
-    nw_engine_options o = fixture_options();
-    nw_server_options so = nw_server_options_default();
-    nw_error err = {0};
-
-    (void)fixture_setup(state);
-    (void)signal(SIGPIPE, SIG_IGN);
-    o.no_tokenizer = false;
-    engine = fixture_engine(0, &o);
-    so.idle_timeout_s = IDLE_S;
-    if (nw_server_open(engine, &so, &server, &err) != NW_OK) {
-        (void)fprintf(stderr, "%s\n", err.message);
-        return 1;
-    }
-    return 0;
-}
-
-static int close_server(void **state)
-{
-    nw_server_close(server);
-    nw_engine_close(engine);
-    return fixture_teardown(state);
-}
-
-/* A connection on which `body` was sent; small: with room for little of the answer. */
-static int ask(const char *method, const char *path, const char *more, const char *body, bool small)
-{
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    const int bytes = 1;
-    char head[256];
-    const struct sockaddr_in a = {.sin_family = AF_INET,
-                                  .sin_port = htons(nw_server_port(server)),
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-
-    assert_true(fd >= 0);
-    if (small) {
-        assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes), 0);
-    }
-    assert_int_equal(connect(fd, (const struct sockaddr *)&a, sizeof a), 0);
-    const int n =
-        snprintf(head, sizeof head, "%s %s HTTP/1.1\r\nHost: x\r\n%sContent-Length: %zu\r\n\r\n",
-                 method, path, more, strlen(body));
-    assert_int_equal(send(fd, head, (size_t)n, 0), n);
-    (void)send(fd, body, strlen(body),
-               MSG_DONTWAIT); /* refused before it is read, where too long */
-    return fd;
-}
-
-/* Reads until the server closes; false when it is silent for `ms` first. */
-static bool read_to_close(int fd, int ms, char *out, size_t n_out)
-{
-    size_t n = 0;
-
-    for (;;) {
-        struct pollfd p = {.fd = fd, .events = POLLIN};
-        if (poll(&p, 1, ms) <= 0) {
-            return false;
-        }
-        const ssize_t got = recv(fd, out + n, n_out - 1 - n, 0);
-        if (got <= 0) {
-            return true;
-        }
-        n += (size_t)got;
-        assert_true(n < n_out - 1);
-        out[n] = '\0';
-    }
-}
 
 static int post(const char *path, const char *body, bool small)
 {
-    return ask("POST", path, "", body, small);
+    char line[128];
+    (void)snprintf(line, sizeof line, "POST %s HTTP/1.1", path);
+    return ask(line, "", body, small);
 }
 
 #define ONE_MESSAGE "\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]"
@@ -135,14 +58,15 @@ static void refused(void **state)
     const size_t n_big = server->opt.max_body_bytes + 1;
     char answer[8192] = "";
     char says[256];
+    char line[128];
     char *save = NULL;
     char *big = r->body == NULL ? calloc(n_big + 1, 1) : NULL;
 
     if (big != NULL) {
         memset(big, ' ', n_big);
     }
-    const int fd =
-        ask(r->method, r->path, "Connection: close\r\n", big != NULL ? big : r->body, false);
+    (void)snprintf(line, sizeof line, "%s %s HTTP/1.1", r->method, r->path);
+    const int fd = ask(line, "Connection: close\r\n", big != NULL ? big : r->body, false);
     assert_true(read_to_close(fd, PATIENT, answer, sizeof answer));
     free(big);
     (void)close(fd);
@@ -205,7 +129,8 @@ static void a_client_that_waits_for_its_answer_gets_it(void **state)
     for (unsigned i = 0; i < NW_SERVE_TEXTS; i++) {
         nw_gate_enter(&server->texts);
     }
-    const int d = ask("POST", "/tokenize", "Connection: close\r\n", "{\"prompt\":\"a\"}", false);
+    const int d =
+        ask("POST /tokenize HTTP/1.1", "Connection: close\r\n", "{\"prompt\":\"a\"}", false);
     nw_sleep_until_ns(nw_now_ns() + (int64_t)LONG_MS * 1000000);
     for (unsigned i = 0; i < NW_SERVE_TEXTS; i++) {
         nw_gate_leave(&server->texts);
@@ -220,7 +145,7 @@ static void a_client_that_waits_for_its_answer_gets_it(void **state)
     const int a = post("/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":2}", false);
     const int b =
         post("/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":2,\"stream\":true}", false);
-    const int c = ask("GET", "/narrow/facts", "Connection: close\r\n", "", false);
+    const int c = ask("GET /narrow/facts HTTP/1.1", "Connection: close\r\n", "", false);
     assert_true(read_to_close(c, PATIENT, facts, 1 << 20));
     assert_true(read_to_close(a, PATIENT, whole, sizeof whole));
     assert_true(read_to_close(b, PATIENT, stream, sizeof stream));
@@ -298,10 +223,10 @@ int main(void)
         cmocka_unit_test(a_reader_that_stands_still_is_let_go),
         cmocka_unit_test(closing_tells_who_still_waits),
     };
-    if (open_server(NULL) != 0) {
+    if (open_server(IDLE_S) != 0) {
         return 1;
     }
     const int failed =
         NW_RUN_TABLE("refusals", refusals, refused) + cmocka_run_group_tests(tests, NULL, NULL);
-    return close_server(NULL) + failed;
+    return close_server() + failed;
 }
