@@ -8,6 +8,7 @@
 #include <sys/statvfs.h>
 
 #include "base/file.h"
+#include "base/status.h"
 
 /* The number after `field` in a small text file, or the file's first one for ""; UINT64_MAX where there
  * is none ("max"). */
@@ -31,17 +32,38 @@ static uint64_t number_in(const char *path, const char *field)
     return value;
 }
 
+static uint64_t number_of(const char *folder, const char *file, const char *field)
+{
+    char path[512];
+    const int n = snprintf(path, sizeof path, "%s/%s", folder, file);
+
+    return n < (int)sizeof path ? number_in(path, field) : UINT64_MAX;
+}
+
+uint64_t nw_room_group(const char *folder)
+{
+    static const char *const caches[] = {"inactive_file ", "active_file "};
+    const uint64_t limit = number_of(folder, "memory.max", "");
+    uint64_t used = number_of(folder, "memory.current", "");
+
+    if (limit == UINT64_MAX || used == UINT64_MAX) {
+        return UINT64_MAX;
+    }
+    for (size_t i = 0; i < NW_COUNT(caches); i++) {
+        const uint64_t cache = number_of(folder, "memory.stat", caches[i]);
+        if (cache != UINT64_MAX) {
+            used -= cache < used ? cache : used;
+        }
+    }
+    return limit > used ? limit - used : 0;
+}
+
 uint64_t nw_room_memory(void)
 {
     const uint64_t kib = number_in("/proc/meminfo", "MemAvailable:");
-    const uint64_t limit = number_in("/sys/fs/cgroup/memory.max", "");
-    const uint64_t used = number_in("/sys/fs/cgroup/memory.current", "");
     const uint64_t system = kib == UINT64_MAX ? UINT64_MAX : kib * 1024;
-    uint64_t group = UINT64_MAX;
+    const uint64_t group = nw_room_group("/sys/fs/cgroup");
 
-    if (limit != UINT64_MAX && used != UINT64_MAX) {
-        group = limit > used ? limit - used : 0;
-    }
     return system < group ? system : group;
 }
 
