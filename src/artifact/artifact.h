@@ -30,6 +30,7 @@ typedef struct {
     const uint8_t *data; /* ceil(n_rows / 16) panels */
     uint32_t n_rows, n_cols;
     size_t n_bytes;
+    bool coded; /* its file has codes of 8 bits or fewer, in whatever panels it is held */
 } nw_artifact_matrix;
 
 typedef struct {

@@ -163,11 +163,36 @@ static nw_status pack_matrix(nw_artifact *a, const nw_checkpoint *c, const nw_ck
                                      .data = job.out,
                                      .n_rows = t->n_rows,
                                      .n_cols = t->n_cols,
-                                     .n_bytes = n_bytes};
+                                     .n_bytes = n_bytes,
+                                     .coded = t->quant != NULL};
     if (s->matrix.name == NULL) {
         return nw_fail(err, NW_E_NOMEM, "tensor '%s': no memory for its name", t->name);
     }
     a->facts.weight_bytes += n_bytes;
+    return NW_OK;
+}
+
+/* What the file fixes of the input. Matrices that read one input have it rounded once: the largest of
+ * their scales holds, as in engines that make one matrix of them. */
+static nw_status take_input(nw_artifact *a, const nw_ckpt_tensor *t, bool *differ, nw_error *err)
+{
+    nw_role reader = NW_ROLE_COUNT;
+
+    if (t->quant == NULL || !(t->quant->act.scale > 0)) {
+        return NW_OK;
+    }
+    if (!nw_input_reader(t->role, &reader)) {
+        return nw_fail(err, NW_E_UNSUPPORTED,
+                       "tensor '%s' has a fixed scale of its input, which is read of matrices of "
+                       "layers only",
+                       t->name);
+    }
+    nw_act_fixed *f = &nw_artifact_slot_of(a, reader, t->layer)->input.fixed;
+    const bool same = f->scale == t->quant->act.scale && f->zero == t->quant->act.zero;
+    *differ = *differ || (f->scale > 0 && !same);
+    if (t->quant->act.scale > f->scale) {
+        *f = t->quant->act;
+    }
     return NW_OK;
 }
 
@@ -212,10 +237,13 @@ static void warn_widened(const nw_artifact *a, const nw_checkpoint *c)
 
 static nw_status pack_all(nw_artifact *a, const nw_checkpoint *c, nw_pool *pool, nw_error *err)
 {
+    bool differ = false;
+
     for (size_t i = 0; i < nw_checkpoint_n_tensors(c); i++) {
         const nw_ckpt_tensor *t = nw_checkpoint_at(c, i);
-        const nw_status st = nw_role_is_vector(t->role) ? pack_vector(a, c, t, err)
-                                                        : pack_matrix(a, c, t, pool, err);
+        nw_status st = nw_role_is_vector(t->role) ? pack_vector(a, c, t, err)
+                                                  : pack_matrix(a, c, t, pool, err);
+        st = st == NW_OK ? take_input(a, t, &differ, err) : st;
         if (st != NW_OK) {
             return nw_context(err, "%s", a->path);
         }
@@ -227,6 +255,11 @@ static nw_status pack_all(nw_artifact *a, const nw_checkpoint *c, nw_pool *pool,
         8 * (double)a->facts.weight_bytes / fmax(1, (double)a->facts.n_params);
     a->facts.nominal_bits = a->facts.target_bits = a->facts.effective_bits;
     warn_widened(a, c);
+    if (differ) {
+        nw_log(NW_LOG_WARN,
+               "%s: matrices that read one input have different scales of it: the largest is used",
+               a->path);
+    }
     return NW_OK;
 }
 

@@ -4,6 +4,10 @@
  *   int4-gG, int4-gG-zp, int8-gG   pack-quantized, groups          int8, INT8 activations  int-quantized
  *   int8, 16-bit activations       pack-quantized, a scale a row   fp8-e4m3                float-quantized
  *   nvfp4                          nvfp4-pack-quantized            mxfp4                   mxfp4-pack-quantized
+ *   E4M3 in blocks, as the file or `fp8-block` has it              float-quantized, block
+ *
+ * Activations: by token; with the input's own scale (and zero point) where one is fixed; FP8 by 128 columns;
+ * NVFP4 under the input's global scale.
  *
  * Readers take scales of packed integers as BF16 numbers: others are rounded, and the loss report says so.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -12,82 +16,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "artifact/export_parts.h"
+#include "artifact/ct_scheme.h"
 #include "formats/block_parts.h"
 #include "formats/words.h"
 #include "model/hf_quant.h"
-
-/* One group of quantization_config. */
-typedef struct {
-    const char *format, *type, *strategy, *scale_dtype;
-    unsigned bits;
-    uint32_t group; /* 0: a scale a row */
-    bool symmetric;
-    nw_act_rule act;
-} scheme;
 
 #define MAX_SCHEMES 64
 
 typedef struct {
     const nw_export_job *job;
     nw_export_parts parts;
-    scheme schemes[MAX_SCHEMES];
+    nw_ct_scheme schemes[MAX_SCHEMES];
     json_t *targets[MAX_SCHEMES]; /* names of the modules */
     size_t n_schemes;
     json_t *ignored;
+    uint32_t
+        block; /* wide matrices are rounded to E4M3 in blocks of this side; 0: they stay wide */
 } plan;
-
-/* False where compressed-tensors has no such weights; *why says what it lacks. */
-static bool scheme_of(const nw_export_tensor *t, nw_act_rule act, scheme *out, const char **why)
-{
-    const nw_panel_type p = t->type;
-    scheme s = {.type = "int", .bits = 4, .group = p.group, .symmetric = true, .act = act};
-
-    *why = p.min         ? "it has no minima; written as BF16"
-           : p.two_level ? "it has no scales of scales; written as BF16"
-           : p.group == 0 || t->n_cols % p.group == 0
-               ? "it has no such codes; written as BF16"
-               : "its groups must divide the columns; written as BF16";
-    s.strategy = p.group > 0 ? "group" : "channel";
-    s.format = "pack-quantized";
-    switch (p.kind) {
-    case NW_PANEL_INT4:
-        s.symmetric = !p.zero_point;
-        break;
-    case NW_PANEL_INT8:
-        s.bits = 8;
-        s.format = p.group == 0 && act != NW_ACT_RULE_A16 ? "int-quantized" : s.format;
-        break;
-    case NW_PANEL_FP8_E4M3:
-        s.bits = 8;
-        s.type = "float";
-        s.format = "float-quantized";
-        break;
-    case NW_PANEL_NVFP4:
-    case NW_PANEL_MXFP4:
-        s.type = "float";
-        s.act = NW_ACT_RULE_A16; /* no reader joins FP4 weights with other activations */
-        s.strategy = p.kind == NW_PANEL_NVFP4 ? "tensor_group" : "group";
-        s.format = p.kind == NW_PANEL_NVFP4 ? "nvfp4-pack-quantized" : "mxfp4-pack-quantized";
-        s.scale_dtype = p.kind == NW_PANEL_NVFP4 ? "torch.float8_e4m3fn" : "torch.uint8";
-        break;
-    case NW_PANEL_F32:
-    case NW_PANEL_BF16:
-    case NW_PANEL_FP8_E5M2:
-    case NW_PANEL_BF16_12:
-    case NW_PANEL_KINDS:
-        return false;
-    }
-    *out = s;
-    return !p.min && !p.two_level && (p.group == 0 || t->n_cols % p.group == 0);
-}
-
-static bool same_scheme(const scheme *a, const scheme *b)
-{
-    return strcmp(a->format, b->format) == 0 && strcmp(a->type, b->type) == 0 &&
-           a->bits == b->bits && a->group == b->group && a->symmetric == b->symmetric &&
-           a->act == b->act;
-}
 
 /* ---- the parts of a matrix ---- */
 static void put_packed(const nw_export_part *p, uint32_t row, const nw_export_row *r,
@@ -136,6 +81,24 @@ static void put_global(const nw_export_part *p, uint32_t row, const nw_export_ro
     (void)r;
     if (row == 0) {
         nw_put32(bytes, nw_f32_bits(p->global));
+    }
+}
+
+static void put_input_scale(const nw_export_part *p, uint32_t row, const nw_export_row *r,
+                            uint8_t *bytes)
+{
+    (void)r;
+    if (row == 0) {
+        nw_put32(bytes, nw_f32_bits(p->act.scale));
+    }
+}
+
+static void put_input_zero(const nw_export_part *p, uint32_t row, const nw_export_row *r,
+                           uint8_t *bytes)
+{
+    (void)r;
+    if (row == 0) {
+        bytes[0] = (uint8_t)(p->act.zero & 0xFF);
     }
 }
 
@@ -197,7 +160,7 @@ static nw_status global_of(const nw_export_tensor *t, float *global, nw_error *e
 }
 
 /* What the scales are written as, and what is to be said of it. */
-static nw_status scale_format_of(const plan *p, const nw_export_tensor *t, const scheme *s,
+static nw_status scale_format_of(const plan *p, const nw_export_tensor *t, const nw_ct_scheme *s,
                                  nw_format_id *format, const char **fallback, nw_error *err)
 {
     bool fit = true;
@@ -222,7 +185,7 @@ static nw_status scale_format_of(const plan *p, const nw_export_tensor *t, const
     return st;
 }
 
-static const char *loss_name(const scheme *s)
+static const char *loss_name(const nw_ct_scheme *s)
 {
     return s->scale_dtype != NULL ? s->format
            : s->bits == 4         ? "compressed-tensors int4"
@@ -230,7 +193,8 @@ static const char *loss_name(const scheme *s)
                                   : "compressed-tensors int8";
 }
 
-static nw_export_part *add_codes(plan *p, const nw_export_tensor *t, const scheme *s, nw_error *err)
+static nw_export_part *add_codes(plan *p, const nw_export_tensor *t, const nw_ct_scheme *s,
+                                 nw_error *err)
 {
     if (strcmp(s->format, "pack-quantized") == 0) {
         return add(p, t, "weight_packed", NW_FMT_I32, t->n_rows, nw_bits_words(t->n_cols, s->bits),
@@ -243,22 +207,67 @@ static nw_export_part *add_codes(plan *p, const nw_export_tensor *t, const schem
                nw_put_codes, err);
 }
 
-static nw_status add_parts(plan *p, const nw_export_tensor *t, const scheme *s, nw_error *err)
+/* What is fixed of the input. */
+static bool add_input(plan *p, const nw_export_tensor *t, const nw_ct_scheme *s, nw_error *err)
 {
-    const uint32_t n_groups = nw_panel_groups(t->type, t->n_cols);
-    nw_format_id scale_format = NW_FMT_BF16;
-    const char *fallback = NULL;
-    float global = 1;
-    nw_status st = global_of(t, &global, err);
+    const char *name = s->act == NW_ACT_RULE_NVFP4 ? "input_global_scale" : "input_scale";
 
-    st = st == NW_OK ? scale_format_of(p, t, s, &scale_format, &fallback, err) : st;
+    if (!s->act_fixed) {
+        return true;
+    }
+    const nw_act_fixed fixed = *nw_export_fixed(p->job->source, t);
+    nw_export_part *part = add(p, t, name, NW_FMT_F32, 1, 0, put_input_scale, err);
+    if (part != NULL) {
+        part->act = fixed;
+    }
+    if (part != NULL && s->act_zeros) {
+        part = add(p, t, "input_zero_point", NW_FMT_I8, 1, 0, put_input_zero, err);
+        if (part != NULL) {
+            part->act = fixed;
+        }
+    }
+    return part != NULL;
+}
+
+/* E4M3 in blocks, which are made of values. */
+static nw_status add_blocks(plan *p, const nw_export_tensor *t, const nw_ct_scheme *s,
+                            nw_error *err)
+{
+    nw_block_scales *b = nw_export_parts_blocks(&p->parts, err);
+    nw_status st =
+        b != NULL ? nw_block_scales_of(p->job->source, t, s->block_rows, b, err) : err->code;
+    bool fit = true;
+
     if (st != NW_OK) {
         return st;
     }
-    const nw_format_id stored = scale_format == NW_FMT_F8_E8M0 ? NW_FMT_U8 : scale_format;
+    for (size_t i = 0; i < (size_t)b->n_down * b->n_across; i++) {
+        fit = fit && nw_export_rounded(b->scales[i], NW_FMT_BF16) == b->scales[i];
+    }
     const size_t first = p->parts.n;
+    const nw_format_id format = fit ? NW_FMT_BF16 : NW_FMT_F32;
+    const bool ok = add(p, t, "weight", NW_FMT_F8_E4M3, t->n_rows, t->n_cols, NULL, err) != NULL &&
+                    add(p, t, "weight_scale", format, b->n_down, b->n_across, NULL, err) != NULL;
+    for (size_t i = first; ok && i < p->parts.n; i++) {
+        p->parts.items[i].blocks = b;
+        p->parts.items[i].scale_format = format;
+        p->parts.items[i].put_values = i == first ? nw_put_block_codes : nw_put_block_scales;
+    }
+    if (ok) {
+        p->parts.items[first].to = "compressed-tensors fp8 blocks";
+    }
+    return ok && add_input(p, t, s, err) ? NW_OK : err->code;
+}
+
+/* Codes, scales, and what else the format keeps of the matrix. */
+static bool add_weight(plan *p, const nw_export_tensor *t, const nw_ct_scheme *s,
+                       nw_format_id scale_format, nw_error *err)
+{
+    const uint32_t n_groups = nw_panel_groups(t->type, t->n_cols);
+    const nw_format_id stored = scale_format == NW_FMT_F8_E8M0 ? NW_FMT_U8 : scale_format;
     bool ok = add_codes(p, t, s, err) != NULL &&
               add(p, t, "weight_scale", stored, t->n_rows, n_groups, nw_put_scales, err) != NULL;
+
     if (ok && strcmp(s->format, "pack-quantized") == 0) {
         ok = add(p, t, "weight_shape", NW_FMT_I64, 2, 0, put_shape, err) != NULL;
     }
@@ -269,11 +278,28 @@ static nw_status add_parts(plan *p, const nw_export_tensor *t, const scheme *s, 
     if (ok && t->type.kind == NW_PANEL_NVFP4) {
         ok = add(p, t, "weight_global_scale", NW_FMT_F32, 1, 0, put_global, err) != NULL;
     }
+    return ok;
+}
+
+static nw_status add_parts(plan *p, const nw_export_tensor *t, const nw_ct_scheme *s, nw_error *err)
+{
+    nw_format_id scale_format = NW_FMT_BF16;
+    const char *fallback = NULL;
+    float global = 1;
+    nw_status st = global_of(t, &global, err);
+
+    st = st == NW_OK ? scale_format_of(p, t, s, &scale_format, &fallback, err) : st;
+    if (st != NW_OK) {
+        return st;
+    }
+    const size_t first = p->parts.n;
+    bool ok = add_weight(p, t, s, scale_format, err);
     for (size_t i = first; ok && i < p->parts.n; i++) {
         p->parts.items[i].bits = s->bits;
         p->parts.items[i].scale_format = scale_format;
         p->parts.items[i].global = global;
     }
+    ok = ok && add_input(p, t, s, err);
     if (ok) {
         p->parts.items[first].to = loss_name(s);
         p->parts.items[first].fallback = fallback;
@@ -282,11 +308,12 @@ static nw_status add_parts(plan *p, const nw_export_tensor *t, const scheme *s, 
 }
 
 /* ---- the plan ---- */
-static nw_status take_scheme(plan *p, const nw_export_tensor *t, const scheme *s, nw_error *err)
+static nw_status take_scheme(plan *p, const nw_export_tensor *t, const nw_ct_scheme *s,
+                             nw_error *err)
 {
     size_t i = 0;
 
-    while (i < p->n_schemes && !same_scheme(&p->schemes[i], s)) {
+    while (i < p->n_schemes && !nw_ct_same_scheme(&p->schemes[i], s)) {
         i++;
     }
     if (i == MAX_SCHEMES) {
@@ -298,42 +325,68 @@ static nw_status take_scheme(plan *p, const nw_export_tensor *t, const scheme *s
         p->targets[p->n_schemes++] = json_array();
     }
     (void)json_array_append_new(p->targets[i], json_stringn(t->name, nw_export_module(t)));
-    return add_parts(p, t, s, err);
+    return s->block_rows > 0 ? add_blocks(p, t, s, err) : add_parts(p, t, s, err);
+}
+
+/* What is not quantized is written in the type that the source has it in; BF16 of an artifact and of what
+ * was quantized. */
+static nw_format_id wide_of(const nw_export_job *job)
+{
+    const nw_export_tensor *e = nw_export_find(job->source, NW_ROLE_EMBED, -1);
+    const bool wide = e != NULL && e->ckpt != NULL && e->ckpt->quant == NULL &&
+                      (e->format == NW_FMT_F32 || e->format == NW_FMT_F16);
+
+    return job->has_dtype ? job->dtype : wide ? e->format : NW_FMT_BF16;
+}
+
+/* False for what stays wide; *why then says what stood in the way, NULL where nothing did. */
+static bool scheme_for(const plan *p, const nw_export_tensor *t, nw_ct_scheme *s, const char **why)
+{
+    *why = NULL;
+    if (nw_ct_block_scheme_of(p->job->source, t, p->block, s)) {
+        return true;
+    }
+    if (!nw_export_has_codes(t)) {
+        *why = p->block > 0 && !t->is_vector && t->layer >= 0
+                   ? "its columns are no whole blocks; written as BF16"
+                   : NULL;
+        return false;
+    }
+    if (t->role == NW_ROLE_EMBED) {
+        *why = "readers keep embeddings wide; written as BF16";
+        return false;
+    }
+    return nw_ct_scheme_of(p->job->source, t, s, why);
 }
 
 static nw_status take_tensor(plan *p, const nw_export_tensor *t, nw_error *err)
 {
     const nw_export_job *job = p->job;
-    const nw_format_id wide = job->has_dtype ? job->dtype : NW_FMT_BF16;
-    const bool codes = nw_export_has_codes(t);
     const char *why = NULL;
-    scheme s = {0};
+    nw_ct_scheme s = {0};
 
-    if (codes && t->role != NW_ROLE_EMBED && scheme_of(t, nw_export_act(job->source), &s, &why)) {
+    if (scheme_for(p, t, &s, &why)) {
         return take_scheme(p, t, &s, err);
     }
-    why = codes && t->role == NW_ROLE_EMBED ? "readers keep embeddings wide; written as BF16" : why;
-    why = codes ? why : NULL;
     if (why != NULL && job->no_fallback) {
         return nw_fail(err, NW_E_UNSUPPORTED, "tensor '%s': compressed-tensors: %s", t->name, why);
     }
     if (!t->is_vector && t->role != NW_ROLE_EMBED && t->role != NW_ROLE_HEAD) {
         (void)json_array_append_new(p->ignored, json_stringn(t->name, nw_export_module(t)));
     }
-    return nw_export_part_dense(&p->parts, t, wide, why, err);
+    return nw_export_part_dense(&p->parts, t, wide_of(job), why, err);
 }
 
 /* Two matrices that readers fuse. */
 static bool fusable(const void *ctx, const nw_export_tensor *a, const nw_export_tensor *b)
 {
-    const nw_act_rule act = nw_export_act(ctx);
     const char *why = NULL;
-    scheme x = {0};
-    scheme y = {0};
-    const bool has_x = nw_export_has_codes(a) && scheme_of(a, act, &x, &why);
-    const bool has_y = nw_export_has_codes(b) && scheme_of(b, act, &y, &why);
+    nw_ct_scheme x = {0};
+    nw_ct_scheme y = {0};
+    const bool has_x = scheme_for(ctx, a, &x, &why);
+    const bool has_y = scheme_for(ctx, b, &y, &why);
 
-    return has_x == has_y && (!has_x || same_scheme(&x, &y));
+    return has_x == has_y && (!has_x || nw_ct_same_scheme(&x, &y));
 }
 
 static bool same_tensor_scale(const void *ctx, const nw_export_tensor *a, const nw_export_tensor *b)
@@ -344,42 +397,13 @@ static bool same_tensor_scale(const void *ctx, const nw_export_tensor *a, const 
 }
 
 /* ---- quantization_config ---- */
-static json_t *args_json(unsigned bits, const char *type, bool symmetric, const char *strategy,
-                         uint32_t group, bool dynamic)
-{
-    json_t *o =
-        json_pack("{s:i, s:s, s:b, s:s, s:n, s:b, s:n, s:n, s:{}}", "num_bits", (int)bits, "type",
-                  type, "symmetric", (int)symmetric, "strategy", strategy, "block_structure",
-                  "dynamic", (int)dynamic, "actorder", "observer", "observer_kwargs");
-
-    (void)json_object_set_new(o, "group_size",
-                              group > 0 ? json_integer((json_int_t)group) : json_null());
-    return o;
-}
-
-static json_t *group_json(const scheme *s, json_t *targets)
-{
-    json_t *weights = args_json(s->bits, s->type, s->symmetric, s->strategy, s->group, false);
-    json_t *acts =
-        s->act == NW_ACT_RULE_A16
-            ? json_null()
-            : args_json(8, s->act == NW_ACT_RULE_FP8 ? "float" : "int", true, "token", 0, true);
-
-    if (s->scale_dtype != NULL) {
-        (void)json_object_set_new(weights, "scale_dtype", json_string(s->scale_dtype));
-        (void)json_object_set_new(weights, "zp_dtype", json_string(s->scale_dtype));
-    }
-    return json_pack("{s:O, s:o, s:o, s:n, s:s}", "targets", targets, "weights", weights,
-                     "input_activations", acts, "output_activations", "format", s->format);
-}
-
 /* E4M3 with one scale a layer, or one a kv head; null: none. */
 static json_t *kv_json(const nw_export_source *s)
 {
     const uint32_t n = nw_export_n_kv_scales(s);
 
     return n == 0 ? json_null()
-                  : args_json(8, "float", true, n > 1 ? "attn_head" : "tensor", 0, false);
+                  : nw_ct_args_json(8, "float", true, n > 1 ? "attn_head" : "tensor", 0, false);
 }
 
 /* One group takes all "Linear" that are not ignored; several name their modules. */
@@ -393,7 +417,8 @@ static json_t *config_json(const plan *p)
     for (size_t i = 0; i < p->n_schemes; i++) {
         (void)snprintf(key, sizeof key, "group_%zu", i);
         (void)json_object_set_new(
-            groups, key, group_json(&p->schemes[i], p->n_schemes == 1 ? linear : p->targets[i]));
+            groups, key,
+            nw_ct_group_json(&p->schemes[i], p->n_schemes == 1 ? linear : p->targets[i]));
         mixed = mixed || strcmp(p->schemes[i].format, p->schemes[0].format) != 0;
     }
     json_decref(linear);
@@ -412,15 +437,14 @@ static nw_status make_plan(plan *p, nw_error *err)
     const nw_export_source *s = p->job->source;
     const nw_export_tensor *head = nw_export_find(s, NW_ROLE_HEAD, -1);
     const char *why = NULL;
-    scheme ignored = {0};
-    nw_status st = nw_export_check_fused(s, fusable, s, "scheme", err);
+    nw_ct_scheme ignored = {0};
+    nw_status st = nw_export_check_fused(s, fusable, p, "scheme", err);
 
     if (st == NW_OK) {
         st = nw_export_check_fused(s, same_tensor_scale, NULL, "tensor scale", err);
     }
     /* a tied head is a module too, which "Linear" would name */
-    if (head == NULL || !nw_export_has_codes(head) ||
-        !scheme_of(head, nw_export_act(s), &ignored, &why)) {
+    if (head == NULL || !nw_export_has_codes(head) || !nw_ct_scheme_of(s, head, &ignored, &why)) {
         (void)json_array_append_new(p->ignored, json_string("lm_head"));
     }
     for (size_t i = 0; st == NW_OK && i < nw_export_n_tensors(s); i++) {
@@ -436,14 +460,14 @@ static nw_status make_plan(plan *p, nw_error *err)
 
 static const char *torch_dtype(const nw_export_job *job)
 {
-    return !job->has_dtype || job->dtype == NW_FMT_BF16 ? "bfloat16"
-           : job->dtype == NW_FMT_F16                   ? "float16"
-                                                        : "float32";
+    const nw_format_id wide = wide_of(job);
+
+    return wide == NW_FMT_BF16 ? "bfloat16" : wide == NW_FMT_F16 ? "float16" : "float32";
 }
 
-nw_status nw_ct_export(const nw_export_job *job, nw_error *err)
+static nw_status export(const nw_export_job *job, uint32_t block, nw_error *err)
 {
-    plan p = {.job = job, .ignored = json_array()};
+    plan p = {.job = job, .ignored = json_array(), .block = block};
     nw_status st = p.ignored != NULL ? make_plan(&p, err)
                                      : nw_fail(err, NW_E_NOMEM, "no memory for a list of names");
 
@@ -456,4 +480,14 @@ nw_status nw_ct_export(const nw_export_job *job, nw_error *err)
     json_decref(p.ignored);
     nw_export_parts_release(&p.parts);
     return st;
+}
+
+nw_status nw_ct_export(const nw_export_job *job, nw_error *err)
+{
+    return export(job, 0, err);
+}
+
+nw_status nw_fp8_block_export(const nw_export_job *job, nw_error *err)
+{
+    return export(job, 128, err);
 }

@@ -16,13 +16,15 @@
 #include "base/file.h"
 
 static const nw_export_format formats[] = {
-    {"gguf", nw_gguf_export, "model.gguf, as llama.cpp loads it", false, false},
+    {"gguf", nw_gguf_export, "model.gguf, as llama.cpp loads it", false, false, false},
     {"compressed-tensors", nw_ct_export, "safetensors as vLLM and transformers load them", true,
-     true},
-    {"awq", nw_awq_export, "AutoAWQ's layout: INT4 with zero points", false, false},
-    {"gptq", nw_gptq_export, "GPTQ v1: INT4 and INT8, symmetric", false, false},
+     true, true},
+    {"fp8-block", nw_fp8_block_export,
+     "compressed-tensors, wide matrices rounded to E4M3 in blocks of 128 x 128", false, true, true},
+    {"awq", nw_awq_export, "AutoAWQ's layout: INT4 with zero points", false, false, false},
+    {"gptq", nw_gptq_export, "GPTQ v1: INT4 and INT8, symmetric", false, false, false},
     {"native", nw_native_export, "an artifact that narrow maps, codes as in the source", false,
-     false},
+     false, true},
 };
 
 const nw_export_format *nw_export_format_at(size_t i)
@@ -97,6 +99,22 @@ static nw_status write_narrow_json(const nw_export_options *o, const nw_export_s
     return nw_hf_json_write(dir, "narrow.json", doc, err);
 }
 
+/* An artifact's fixed scales are part of what it computes; a format that has no place for them would be
+ * another model. */
+static nw_status check_inputs(const nw_export_options *o, const nw_export_source *s, nw_error *err)
+{
+    for (size_t i = 0;
+         !o->format->fixed_inputs && nw_export_checkpoint(s) == NULL && i < nw_export_n_tensors(s);
+         i++) {
+        if (nw_export_fixed(s, nw_export_at(s, i)) != NULL) {
+            return nw_fail(err, NW_E_UNSUPPORTED,
+                           "%s: it has fixed scales of activations, which %s does not say",
+                           o->source, o->format->name);
+        }
+    }
+    return NW_OK;
+}
+
 static nw_status run(const nw_export_options *o, const nw_export_source *s, nw_folder *folder,
                      nw_export_report *r, nw_error *err)
 {
@@ -142,6 +160,9 @@ nw_status nw_export(const nw_export_options *o, nw_export_report *report, nw_err
                        o->out);
     }
     st = nw_export_source_open(o->source, &s, err);
+    if (st == NW_OK) {
+        st = check_inputs(o, s, err);
+    }
     if (st == NW_OK) {
         st = run(o, s, &folder, &r, err);
     }

@@ -46,6 +46,8 @@ void nw_export_kv_scales(const nw_export_source *s, uint32_t layer, float *k, fl
 void nw_export_warn_kv(const nw_export_source *s, bool has_place);
 /* What an artifact says of keys and values; NULL for a checkpoint. */
 const struct nw_artifact_kv *nw_export_kv(const nw_export_source *s);
+/* What is fixed of a matrix's input; NULL: nothing. */
+const nw_act_fixed *nw_export_fixed(const nw_export_source *s, const nw_export_tensor *t);
 /* NULL for an artifact. */
 const nw_checkpoint *nw_export_checkpoint(const nw_export_source *s);
 /* The manifest of an artifact; NULL for a checkpoint. */
@@ -106,9 +108,10 @@ typedef nw_status (*nw_export_fn)(const nw_export_job *job, nw_error *err);
 typedef struct {
     const char *name; /* "gguf" */
     nw_export_fn write;
-    const char *help; /* what the folder then holds */
-    bool bf16_scales; /* its readers round scales of integers to BF16 */
-    bool kv_scales;   /* it has a place for those of keys and values */
+    const char *help;  /* what the folder then holds */
+    bool bf16_scales;  /* its readers round scales of integers to BF16 */
+    bool kv_scales;    /* it has a place for those of keys and values */
+    bool fixed_inputs; /* it has a place for scales of inputs */
 } nw_export_format;
 
 const nw_export_format *nw_export_format_at(size_t i); /* NULL past the last */

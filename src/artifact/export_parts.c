@@ -44,8 +44,28 @@ nw_export_part *nw_export_part_add(nw_export_parts *l, const nw_export_tensor *t
     return p;
 }
 
+nw_block_scales *nw_export_parts_blocks(nw_export_parts *l, nw_error *err)
+{
+    nw_block_scales **grown = realloc(l->blocks, (l->n_blocks + 1) * sizeof *grown);
+    nw_block_scales *b = calloc(1, sizeof *b);
+
+    l->blocks = grown != NULL ? grown : l->blocks;
+    if (grown == NULL || b == NULL) {
+        free(b);
+        (void)nw_fail(err, NW_E_NOMEM, "no memory for a list of %zu matrices", l->n_blocks + 1);
+        return NULL;
+    }
+    l->blocks[l->n_blocks++] = b;
+    return b;
+}
+
 void nw_export_parts_release(nw_export_parts *l)
 {
+    for (size_t i = 0; i < l->n_blocks; i++) {
+        free(l->blocks[i]->scales);
+        free(l->blocks[i]);
+    }
+    free(l->blocks);
     free(l->items);
     free(l->kv);
     *l = (nw_export_parts){0};

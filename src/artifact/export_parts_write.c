@@ -86,6 +86,12 @@ static void decode(const nw_export_part *p, const nw_export_row *r, float *out)
     }
 }
 
+/* Made whole, of codes; other parts pass in blocks of rows. */
+static bool is_whole(const nw_export_part *p)
+{
+    return p->put != NULL || p->put_values != NULL;
+}
+
 static nw_status put_row(const block *b, uint32_t row, worker_mem *m, nw_error *err)
 {
     const nw_export_part *p = b->part;
@@ -101,7 +107,10 @@ static nw_status put_row(const block *b, uint32_t row, worker_mem *m, nw_error *
     if (st != NW_OK) {
         return st;
     }
-    if (p->put != NULL) {
+    if (p->put_values != NULL) {
+        p->put_values(p, row, m->values, b->out);
+        nw_block_decode(p, row, m->values, m->back);
+    } else if (p->put != NULL) {
         p->put(p, row, &m->row, b->out);
         decode(p, &m->row, m->back);
     } else {
@@ -188,12 +197,12 @@ static nw_status block_open(const writer *w, const nw_export_part *p, block *b,
     const nw_export_tensor *t = p->tensor;
     const unsigned n_threads = nw_pool_threads(w->job->pool);
     const size_t fit = BLOCK_VALUES / t->n_cols / NW_PANEL_ROWS * NW_PANEL_ROWS;
-    const size_t rows = p->put != NULL ? t->n_rows : fit < NW_PANEL_ROWS ? NW_PANEL_ROWS : fit;
+    const size_t rows = is_whole(p) ? t->n_rows : fit < NW_PANEL_ROWS ? NW_PANEL_ROWS : fit;
 
     *b = (block){.job = w->job, .part = p};
     *block_rows = rows < t->n_rows ? (uint32_t)rows : t->n_rows;
     b->row_bytes = (size_t)t->n_cols * nw_format_get(p->format)->block_bytes;
-    b->out = p->put != NULL ? calloc(part_bytes(p), 1) : calloc(*block_rows, b->row_bytes);
+    b->out = is_whole(p) ? calloc(part_bytes(p), 1) : calloc(*block_rows, b->row_bytes);
     b->errors = calloc(nw_panel_count(*block_rows), sizeof *b->errors);
     b->mem = calloc(n_threads, sizeof *b->mem);
     bool ok = b->out != NULL && b->errors != NULL && b->mem != NULL;
@@ -223,7 +232,7 @@ static nw_status run_block(const writer *w, block *b, nw_st_writer *st_writer, n
                        b->part->name);
     }
     return nw_st_writer_write(st_writer, b->part->name, b->out,
-                              b->part->put != NULL ? part_bytes(b->part) : b->n_rows * b->row_bytes,
+                              is_whole(b->part) ? part_bytes(b->part) : b->n_rows * b->row_bytes,
                               err);
 }
 

@@ -95,15 +95,15 @@ static int by_place(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static bool says_of_inputs(const nw_export_source *s)
+static bool has_wide(const nw_export_source *s)
 {
-    bool said = false;
+    bool wide = false;
 
     for (size_t i = 0; i < s->manifest.n_tensors; i++) {
         const nw_manifest_tensor *t = &s->manifest.tensors[i];
-        said = said || nw_artifact_get_input(s->artifact, t->role, t->layer) != NULL;
+        wide = wide || nw_artifact_get_wide(s->artifact, t->role, t->layer) != NULL;
     }
-    return said;
+    return wide;
 }
 
 static nw_status open_artifact(nw_export_source *s, nw_error *err)
@@ -120,12 +120,9 @@ static nw_status open_artifact(nw_export_source *s, nw_error *err)
                      "%s: the input of down is rotated at run time, which no other format says",
                      s->path);
     }
-    if (st == NW_OK && says_of_inputs(s)) {
-        st =
-            nw_fail(err, NW_E_UNSUPPORTED,
-                    "%s: it keeps columns wide or has fixed scales of activations, which no format "
-                    "written here says",
-                    s->path);
+    if (st == NW_OK && has_wide(s)) {
+        st = nw_fail(err, NW_E_UNSUPPORTED,
+                     "%s: it keeps columns wide, which no format written here says", s->path);
     }
     if (st == NW_OK) {
         s->note = strdup(nw_artifact_note(s->artifact));
@@ -222,6 +219,21 @@ const char *nw_export_recipe(const nw_export_source *s)
 nw_act_rule nw_export_act(const nw_export_source *s)
 {
     return s->ckpt != NULL ? nw_checkpoint_act(s->ckpt) : s->manifest.act;
+}
+
+const nw_act_fixed *nw_export_fixed(const nw_export_source *s, const nw_export_tensor *t)
+{
+    nw_role reader = NW_ROLE_COUNT;
+
+    if (t->ckpt != NULL) {
+        const nw_hfq_matrix *q = t->ckpt->quant;
+        return q != NULL && q->act.scale > 0 ? &q->act : NULL;
+    }
+    if (!nw_export_has_codes(t) || !nw_input_reader(t->role, &reader)) {
+        return NULL;
+    }
+    const nw_artifact_input *in = nw_artifact_get_input(s->artifact, reader, t->layer);
+    return in != NULL && in->fixed.scale > 0 ? &in->fixed : NULL;
 }
 
 const nw_checkpoint *nw_export_checkpoint(const nw_export_source *s)

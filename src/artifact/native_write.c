@@ -263,6 +263,63 @@ static nw_status fill_manifest(const nw_export_source *s, nw_manifest *m, nw_err
     return nw_checkpoint_digest(c, &m->source, err);
 }
 
+/* What the source fixes of inputs, by reader: the largest, as when it is opened itself. */
+static void collect_fixed(const nw_export_source *s, nw_act_fixed *out, size_t *n)
+{
+    for (size_t i = 0; i < nw_export_n_tensors(s); i++) {
+        const nw_export_tensor *t = nw_export_at(s, i);
+        const nw_act_fixed *f = nw_export_fixed(s, t);
+        nw_role reader = NW_ROLE_COUNT;
+        if (f == NULL || !nw_input_reader(t->role, &reader)) {
+            continue;
+        }
+        nw_act_fixed *to = &out[(size_t)t->layer * NW_ROLE_COUNT + (size_t)reader];
+        *n += to->scale == 0;
+        *to = f->scale > to->scale ? *f : *to;
+    }
+}
+
+static nw_status write_inputs(const nw_export_job *job, nw_artifact_writer *w, nw_error *err)
+{
+    const uint32_t n_layers = nw_export_config(job->source)->n_layers;
+    nw_act_fixed *fixed = calloc((size_t)n_layers * NW_ROLE_COUNT + 1, sizeof *fixed);
+    nw_digest hash = {{0}};
+    uint64_t n_bytes = 0;
+    size_t n = 0;
+    nw_status st = NW_OK;
+
+    if (fixed == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "no memory for scales of inputs");
+    }
+    collect_fixed(job->source, fixed, &n);
+    if (n > 0) {
+        st =
+            nw_inputs_write_fixed(nw_artifact_writer_dir(w), fixed, n_layers, &hash, &n_bytes, err);
+        if (st == NW_OK) {
+            nw_artifact_writer_inputs(w, &hash, n_bytes);
+        }
+    }
+    free(fixed);
+    return st;
+}
+
+/* A matrix of codes that is held as values would have its inputs unrounded. */
+static nw_status check_rounding(const nw_export_source *s, nw_error *err)
+{
+    char from[32];
+
+    for (size_t i = 0; nw_act_rule_rounds(nw_export_act(s)) && i < nw_export_n_tensors(s); i++) {
+        const nw_export_tensor *t = nw_export_at(s, i);
+        if (t->ckpt->quant != NULL && nw_panel_code_bits(t->type) > 8) {
+            return nw_fail(err, NW_E_UNSUPPORTED,
+                           "tensor '%s': no panels hold %s, and as values its activations would "
+                           "not be rounded; use the folder itself",
+                           t->name, nw_export_type_name(t, from));
+        }
+    }
+    return NW_OK;
+}
+
 static nw_status write_all(const nw_export_job *job, nw_artifact_writer *w, nw_error *err)
 {
     const size_t n = nw_export_n_tensors(job->source);
@@ -277,6 +334,9 @@ static nw_status write_all(const nw_export_job *job, nw_artifact_writer *w, nw_e
         if (st == NW_OK && job->progress != NULL) {
             nw_progress_step(&progress, i + 1);
         }
+    }
+    if (st == NW_OK) {
+        st = write_inputs(job, w, err);
     }
     return st == NW_OK ? nw_artifact_writer_commit(w, err) : st;
 }
@@ -294,7 +354,8 @@ nw_status nw_native_export(const nw_export_job *job, nw_error *err)
         return nw_fail(err, NW_E_USAGE, "%s: is a native artifact already",
                        nw_export_path(job->source));
     }
-    st = fill_manifest(job->source, &m, err);
+    st = check_rounding(job->source, err);
+    st = st == NW_OK ? fill_manifest(job->source, &m, err) : st;
     if (st == NW_OK) {
         st = nw_artifact_writer_open(&target, &m, &w, err);
     }

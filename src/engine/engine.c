@@ -52,7 +52,8 @@ static nw_status check_options(const nw_engine_options *o, nw_error *err)
         return nw_fail(err, NW_E_RANGE, "max_step_tokens is %u, not in [max_seqs = %u, 65536]",
                        o->max_step_tokens, o->max_seqs);
     }
-    if (o->act < -1 || o->act > NW_ACT_RULE_FP8 || !is_kv_kind(o->kv_k) || !is_kv_kind(o->kv_v)) {
+    if (o->act < -1 || o->act >= NW_ACT_RULE_COUNT || !is_kv_kind(o->kv_k) ||
+        !is_kv_kind(o->kv_v)) {
         return nw_fail(err, NW_E_RANGE, "act %d, KV kinds %d and %d: no such kind", o->act, o->kv_k,
                        o->kv_v);
     }
@@ -135,9 +136,7 @@ static nw_status check_rule(const nw_engine *e, nw_error *err)
 {
     for (uint32_t i = 0; nw_act_rule_rounds(e->facts.act) && i < e->config->n_layers; i++) {
         const nw_layer *l = &e->weights.layers[i];
-        const bool coded = nw_is_coded(&l->q);
-        if (coded != nw_is_coded(&l->k) || coded != nw_is_coded(&l->v) ||
-            nw_is_coded(&l->gate) != nw_is_coded(&l->up)) {
+        if (l->q_coded != l->k_coded || l->q_coded != l->v_coded || l->gate_coded != l->up_coded) {
             return nw_fail(err, NW_E_UNSUPPORTED,
                            "activations '%s': q, k and v, and gate and up, of layer %u must all be "
                            "quantized or none of them",
@@ -223,12 +222,48 @@ static nw_status pick_kv(nw_engine *e, nw_error *err)
     return e->facts.kv != NULL ? NW_OK : nw_fail(err, NW_E_NOMEM, "no memory for a name");
 }
 
+/* One input of the layer against the rule: what it must have, what it may not have. */
+static nw_status check_fixed(const nw_engine *e, uint32_t layer, const char *name, bool coded,
+                             const nw_artifact_input *in, nw_error *err)
+{
+    const bool given = e->has_fixed && in != NULL && in->fixed.scale > 0;
+
+    if (e->facts.act == NW_ACT_RULE_NVFP4 && coded && !given) {
+        return nw_fail(err, NW_E_UNSUPPORTED,
+                       "activations 'nvfp4' need a scale of every input, and %s of layer %u has "
+                       "none",
+                       name, layer);
+    }
+    if (e->a8 && given && in->fixed.zero != 0) {
+        return nw_fail(err, NW_E_UNSUPPORTED,
+                       "activations 'a8': the input of %s in layer %u has the zero point %d, which "
+                       "INT8 kernels do not know; 'a8-ct' rounds the values",
+                       name, layer, (int)in->fixed.zero);
+    }
+    return NW_OK;
+}
+
+static nw_status check_inputs(const nw_engine *e, nw_error *err)
+{
+    nw_status st = NW_OK;
+
+    for (uint32_t i = 0; st == NW_OK && i < e->config->n_layers; i++) {
+        const nw_layer *l = &e->weights.layers[i];
+        st = check_fixed(e, i, "q", l->q_coded, l->q_in, err);
+        st = st == NW_OK ? check_fixed(e, i, "o", l->o_coded, l->o_in, err) : st;
+        st = st == NW_OK ? check_fixed(e, i, "gate", l->gate_coded, l->gate_in, err) : st;
+        st = st == NW_OK ? check_fixed(e, i, "down", l->down_coded, l->down_in, err) : st;
+    }
+    return st == NW_OK ? check_fixed(e, 0, "head", e->weights.head_coded, NULL, err) : st;
+}
+
 static nw_status open_memory(nw_engine *e, nw_error *err)
 {
     nw_engine_facts *f = &e->facts;
 
     if (nw_weights_bind(e->artifact, &e->arena, &e->weights, err) != NW_OK ||
-        check_rule(e, err) != NW_OK || open_rope(e, err) != NW_OK ||
+        check_rule(e, err) != NW_OK || check_inputs(e, err) != NW_OK ||
+        open_rope(e, err) != NW_OK ||
         nw_kv_pool_open(&e->kv, &e->arena, e->config, &e->opt, f->n_ctx, err) != NW_OK ||
         nw_work_open(e, err) != NW_OK) {
         return err->code;
@@ -259,6 +294,7 @@ static nw_status open_all(nw_engine *e, const char *path, nw_error *err)
     e->facts.act =
         e->opt.act < 0 ? nw_artifact_get_facts(e->artifact)->act : (nw_act_rule)e->opt.act;
     e->a8 = e->facts.act == NW_ACT_RULE_A8;
+    e->has_fixed = nw_act_rule_shares(e->facts.act, nw_artifact_get_facts(e->artifact)->act);
     if (pick_context(e, err) != NW_OK || pick_kv(e, err) != NW_OK ||
         open_threads(e, err) != NW_OK || open_memory(e, err) != NW_OK) {
         return err->code;

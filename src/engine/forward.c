@@ -8,13 +8,13 @@
 #include "base/clock.h"
 #include "kernels/act.h"
 
-unsigned nw_act_mask(const nw_engine *e, const nw_weight *const *w, unsigned n)
+unsigned nw_act_mask(const nw_engine *e, const nw_weight *const *w, unsigned n, bool coded)
 {
     unsigned mask = 0;
     for (unsigned i = 0; i < n; i++) {
         mask |= 1U << e->kernels->act_kind(w[i]->type, e->a8);
     }
-    if (nw_act_rule_rounds(e->facts.act) && nw_is_coded(w[0])) {
+    if (nw_act_rule_rounds(e->facts.act) && coded) {
         mask |= NW_ACT_ROUND;
     }
     return mask;
@@ -23,15 +23,16 @@ unsigned nw_act_mask(const nw_engine *e, const nw_weight *const *w, unsigned n)
 void nw_pack_tokens(nw_engine *e, unsigned mask, const nw_artifact_input *in, float *x,
                     uint32_t n_cols, uint32_t t0, uint32_t t1)
 {
-    const bool fixed = in != NULL && in->scale > 0;
+    const nw_act_fixed *fixed =
+        e->has_fixed && in != NULL && in->fixed.scale > 0 ? &in->fixed : NULL;
 
     nw_wide_take(e, in, x, n_cols, t0, t1);
     for (uint32_t t = t0; (mask & NW_ACT_ROUND) != 0 && t < t1; t++) {
-        nw_act_rule_round(e->facts.act, x + (size_t)t * n_cols, n_cols);
+        nw_act_rule_round(e->facts.act, fixed, x + (size_t)t * n_cols, n_cols);
     }
     for (unsigned kind = 0; kind < NW_ACT_KINDS; kind++) {
-        if ((mask >> kind & 1U) != 0 && kind == NW_ACT_INT8 && fixed) {
-            nw_act_pack_fixed(in->scale, x, n_cols, t0, t1, n_cols, e->work.act[kind]);
+        if ((mask >> kind & 1U) != 0 && kind == NW_ACT_INT8 && fixed != NULL) {
+            nw_act_pack_fixed(fixed->scale, x, n_cols, t0, t1, n_cols, e->work.act[kind]);
         } else if ((mask >> kind & 1U) != 0) {
             e->kernels->act_pack((nw_act_kind)kind, x, n_cols, t0, t1, n_cols, e->work.act[kind]);
         }

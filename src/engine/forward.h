@@ -14,16 +14,10 @@ typedef struct {
     float *y;              /* [n_tokens][w->n_rows] */
 } nw_linear;
 
-/* Are these codes of 8 bits or fewer, whose inputs a rule rounds? */
-static inline bool nw_is_coded(const nw_weight *w)
-{
-    return nw_panel_code_bits(w->type) <= 8;
-}
-
 /* Kinds of activations that the weights want, as a mask of 1 << nw_act_kind; and NW_ACT_ROUND where the
- * engine's rule rounds their values first. */
+ * engine's rule rounds their values first, those of coded matrices. */
 #define NW_ACT_ROUND (1U << NW_ACT_KINDS)
-unsigned nw_act_mask(const nw_engine *e, const nw_weight *const *w, unsigned n);
+unsigned nw_act_mask(const nw_engine *e, const nw_weight *const *w, unsigned n, bool coded);
 /* Packs tokens [t0, t1) of x [..][n_cols] into each kind of the mask, as is said of the input (`in` may
  * be NULL); x itself is rounded by a rule. */
 void nw_pack_tokens(nw_engine *e, unsigned mask, const nw_artifact_input *in, float *x,

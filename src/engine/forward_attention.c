@@ -340,7 +340,7 @@ void nw_forward_attention(nw_engine *e, uint32_t layer)
     const uint32_t n = e->work.n_tokens;
     attn_job j = {.e = e,
                   .layer = layer,
-                  .mask = nw_act_mask(e, in, NW_COUNT(in)),
+                  .mask = nw_act_mask(e, in, NW_COUNT(in), l->q_coded),
                   .x = e->work.attn,
                   .n_cols = c->n_heads * c->d_head,
                   .global = nw_config_layer_is_global(c, layer)};
@@ -360,7 +360,7 @@ void nw_forward_attention(nw_engine *e, uint32_t layer)
     nw_show_input(e, NW_ROLE_K, layer, e->work.k, c->n_kv_heads * c->d_head);
     nw_show_input(e, NW_ROLE_V, layer, e->work.v, c->n_kv_heads * c->d_head);
     nw_show_input(e, NW_ROLE_O, layer, e->work.attn, j.n_cols);
-    j.mask = nw_act_mask(e, out, NW_COUNT(out));
+    j.mask = nw_act_mask(e, out, NW_COUNT(out), l->o_coded);
     nw_run_op(e,
               (nw_ledger_entry){.op = NW_OP_O_PACK,
                                 .layer = (int32_t)layer,

@@ -101,7 +101,7 @@ void nw_forward_ffn(nw_engine *e, uint32_t layer)
     const nw_weight *const out[] = {&l->down};
     const uint32_t n = e->work.n_tokens;
     const int32_t at = (int32_t)layer;
-    ffn_job j = {.e = e, .l = l, .mask = nw_act_mask(e, in, NW_COUNT(in))};
+    ffn_job j = {.e = e, .l = l, .mask = nw_act_mask(e, in, NW_COUNT(in), l->gate_coded)};
 
     nw_run_op(e,
               (nw_ledger_entry){.op = NW_OP_FFN_NORM,
@@ -118,7 +118,7 @@ void nw_forward_ffn(nw_engine *e, uint32_t layer)
                                 .macs = nw_weight_macs(&l->gate, 2 * n)},
               (nw_panel_count(c->d_ff) + NW_FFN_PANELS - 1) / NW_FFN_PANELS, gate_up_item, &j);
     nw_show_input(e, NW_ROLE_DOWN, layer, e->work.gate, c->d_ff);
-    j.mask = nw_act_mask(e, out, NW_COUNT(out));
+    j.mask = nw_act_mask(e, out, NW_COUNT(out), l->down_coded);
     nw_run_op(e,
               (nw_ledger_entry){.op = NW_OP_DOWN_PACK,
                                 .layer = at,
@@ -182,7 +182,7 @@ void nw_forward_head(nw_engine *e)
     const uint32_t n = e->work.n_rows;
     ffn_job j = {.e = e,
                  .l = &e->weights.layers[c->n_layers - 1],
-                 .mask = nw_act_mask(e, (const nw_weight *const[]){w}, 1)};
+                 .mask = nw_act_mask(e, (const nw_weight *const[]){w}, 1, e->weights.head_coded)};
 
     nw_run_op(e,
               (nw_ledger_entry){.op = NW_OP_OUT_NORM,

@@ -65,7 +65,8 @@ struct nw_engine {
     nw_tokenizer *tokenizer;
     const nw_model_config *config;
     const nw_kernels *kernels;
-    bool a8; /* facts.act is a8 */
+    bool a8;        /* facts.act is a8 */
+    bool has_fixed; /* what the artifact fixes of inputs is of the rule in use */
     nw_pool *pool;
     nw_arena arena;
     nw_weights weights;

@@ -10,14 +10,17 @@
 static const struct {
     nw_role role;
     size_t offset, wide; /* of nw_weights in nw_layer */
+    size_t coded;        /* of a bool there */
 } matrices[] = {
-    {NW_ROLE_Q, offsetof(nw_layer, q), offsetof(nw_layer, q_wide)},
-    {NW_ROLE_K, offsetof(nw_layer, k), offsetof(nw_layer, k_wide)},
-    {NW_ROLE_V, offsetof(nw_layer, v), offsetof(nw_layer, v_wide)},
-    {NW_ROLE_O, offsetof(nw_layer, o), offsetof(nw_layer, o_wide)},
-    {NW_ROLE_GATE, offsetof(nw_layer, gate), offsetof(nw_layer, gate_wide)},
-    {NW_ROLE_UP, offsetof(nw_layer, up), offsetof(nw_layer, up_wide)},
-    {NW_ROLE_DOWN, offsetof(nw_layer, down), offsetof(nw_layer, down_wide)},
+    {NW_ROLE_Q, offsetof(nw_layer, q), offsetof(nw_layer, q_wide), offsetof(nw_layer, q_coded)},
+    {NW_ROLE_K, offsetof(nw_layer, k), offsetof(nw_layer, k_wide), offsetof(nw_layer, k_coded)},
+    {NW_ROLE_V, offsetof(nw_layer, v), offsetof(nw_layer, v_wide), offsetof(nw_layer, v_coded)},
+    {NW_ROLE_O, offsetof(nw_layer, o), offsetof(nw_layer, o_wide), offsetof(nw_layer, o_coded)},
+    {NW_ROLE_GATE, offsetof(nw_layer, gate), offsetof(nw_layer, gate_wide),
+     offsetof(nw_layer, gate_coded)},
+    {NW_ROLE_UP, offsetof(nw_layer, up), offsetof(nw_layer, up_wide), offsetof(nw_layer, up_coded)},
+    {NW_ROLE_DOWN, offsetof(nw_layer, down), offsetof(nw_layer, down_wide),
+     offsetof(nw_layer, down_coded)},
 };
 
 static const struct {
@@ -36,7 +39,7 @@ static const struct {
 };
 
 static nw_status bind_matrix(const nw_artifact *a, nw_role role, int32_t layer, nw_weights *w,
-                             nw_weight *out, nw_error *err)
+                             nw_weight *out, bool *coded, nw_error *err)
 {
     const nw_artifact_matrix *m = nw_artifact_get_matrix(a, role, layer);
     uint32_t rows = 0;
@@ -53,6 +56,7 @@ static nw_status bind_matrix(const nw_artifact *a, nw_role role, int32_t layer, 
                        nw_artifact_path(a), m->name, m->n_rows, m->n_cols, rows, cols, NW_MAX_COLS);
     }
     *out = (nw_weight){.type = m->type, .data = m->data, .n_rows = rows, .n_cols = cols};
+    *coded = m->coded || nw_panel_code_bits(m->type) <= 8;
     w->step_bytes += m->n_bytes;
     w->max_cols = cols > w->max_cols ? cols : w->max_cols;
     return NW_OK;
@@ -102,7 +106,8 @@ static nw_status bind_layer(const nw_artifact *a, int32_t layer, nw_weights *w, 
 
     for (size_t i = 0; i < NW_COUNT(matrices); i++) {
         nw_weight *out = (nw_weight *)(void *)(base + matrices[i].offset);
-        if (bind_matrix(a, matrices[i].role, layer, w, out, err) != NW_OK) {
+        if (bind_matrix(a, matrices[i].role, layer, w, out, (bool *)(base + matrices[i].coded),
+                        err) != NW_OK) {
             return err->code;
         }
         bind_wide(a, matrices[i].role, layer, w, (nw_weight *)(void *)(base + matrices[i].wide));
@@ -134,7 +139,7 @@ nw_status nw_weights_bind(const nw_artifact *a, nw_arena *arena, nw_weights *out
         }
     }
     const nw_role head = c->tied ? NW_ROLE_EMBED : NW_ROLE_HEAD;
-    if (bind_matrix(a, head, -1, &w, &w.head, err) != NW_OK ||
+    if (bind_matrix(a, head, -1, &w, &w.head, &w.head_coded, err) != NW_OK ||
         bind_vector(a, NW_ROLE_OUT_NORM, -1, &w.out_norm, err) != NW_OK) {
         return err->code;
     }
@@ -150,14 +155,15 @@ nw_status nw_weights_swap(const nw_artifact *a, nw_role role, int32_t layer, nw_
     nw_weights seen = {0}; /* bytes of a step and widest input stay those of the model itself */
 
     if (role == NW_ROLE_HEAD || role == NW_ROLE_EMBED) {
-        return bind_matrix(a, role, -1, &seen, &w->head, err);
+        return bind_matrix(a, role, -1, &seen, &w->head, &w->head_coded, err);
     }
     for (size_t i = 0; i < NW_COUNT(matrices); i++) {
         if (matrices[i].role == role && layer >= 0 &&
             layer < (int32_t)nw_artifact_config(a)->n_layers) {
             char *const base = (char *)&w->layers[layer];
             return bind_matrix(a, role, layer, &seen,
-                               (nw_weight *)(void *)(base + matrices[i].offset), err);
+                               (nw_weight *)(void *)(base + matrices[i].offset),
+                               (bool *)(base + matrices[i].coded), err);
         }
     }
     return nw_fail(err, NW_E_RANGE, "%s: no matrix of role %d in layer %d", nw_artifact_path(a),

@@ -11,6 +11,8 @@
 typedef struct {
     nw_weight q, k, v, o, gate, up, down;
     nw_weight q_wide, k_wide, v_wide, o_wide, gate_wide, up_wide, down_wide; /* data NULL: none */
+    /* a quantized matrix, in whatever panels: the engine's rule rounds what it reads */
+    bool q_coded, k_coded, v_coded, o_coded, gate_coded, up_coded, down_coded;
     const nw_artifact_input *q_in, *o_in, *gate_in, *down_in; /* NULL: nothing is said of it */
     const float *attn_norm, *ffn_norm;                        /* [d_model] */
     const float *q_bias, *k_bias, *v_bias;       /* [heads * d_head], NULL without biases */
@@ -19,8 +21,9 @@ typedef struct {
 } nw_layer;
 
 typedef struct {
-    nw_layer *layers;      /* [n_layers] */
-    nw_weight head;        /* the embedding where tied */
+    nw_layer *layers; /* [n_layers] */
+    nw_weight head;   /* the embedding where tied */
+    bool head_coded;
     const float *out_norm; /* [d_model] */
     uint64_t step_bytes;   /* of the matrices that every decoded token reads */
     uint64_t embed_bytes;  /* of the embedding, where it is not the head */

@@ -35,6 +35,8 @@ typedef struct {
     nw_hfq_group groups[NW_HFQ_MAX_GROUPS];
     size_t n_groups;
     nw_act_rule act;      /* of the inputs of its matrices */
+    bool act_fixed;       /* their scales stand in the file, one an input */
+    bool act_zeros;       /* and zero points of INT8 with them */
     const char *act_note; /* what the file asks for and is not done; NULL: nothing */
     bool kv_scheme;       /* kv_cache_scheme: keys and values in FP8 with fixed scales */
     const char *kv_note;  /* what its kv_cache_scheme asks for and is not done; NULL: nothing */
@@ -72,6 +74,7 @@ typedef struct nw_hfq_matrix {
     const uint8_t *zeros; /* NULL: 2^(bits - 1) everywhere */
     const uint8_t *g_idx; /* NULL: columns in order; else the group of each column */
     float global;         /* NVFP4's divisor; 1 otherwise */
+    nw_act_fixed act;     /* of its input; scale 0: nothing is fixed */
     size_t n_bytes;       /* of all its tensors in the file */
     const char *stem;     /* "ct", "awq", "gptq" */
 } nw_hfq_matrix;

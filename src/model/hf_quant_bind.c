@@ -354,6 +354,45 @@ static nw_status bind_ct(const binder *b, nw_hfq_matrix *m, bool *found)
     return st;
 }
 
+/* One number of a part that the config says is there. */
+static nw_status input_number(const binder *b, const char *suffix, bool whole, float *out)
+{
+    const nw_st_tensor *t = part(b, suffix);
+
+    if (t == NULL) {
+        return missing(b, suffix);
+    }
+    if (t->n_elems != 1 || !(whole ? t->format == NW_FMT_I8 : is_real(t->format))) {
+        return wrong(b, t, whole ? "one number of I8" : "one number of F32, F16 or BF16");
+    }
+    if (whole) {
+        *out = (float)(int8_t)t->data[0];
+    } else {
+        nw_format_get(t->format)->decode(t->data, out, 1);
+    }
+    return NW_OK;
+}
+
+/* What the file fixes of the matrix's input. */
+static nw_status bind_input(const binder *b, nw_hfq_matrix *m)
+{
+    const char *suffix = b->c->act == NW_ACT_RULE_NVFP4 ? "input_global_scale" : "input_scale";
+    float zero = 0;
+    nw_status st = b->c->act_fixed ? input_number(b, suffix, false, &m->act.scale) : NW_OK;
+
+    if (st == NW_OK && b->c->act_zeros) {
+        st = input_number(b, "input_zero_point", true, &zero);
+    }
+    if (st != NW_OK || !b->c->act_fixed) {
+        return st;
+    }
+    if (!isfinite(m->act.scale) || !(m->act.scale > 0)) {
+        return wrong(b, part(b, suffix), "a positive, finite scale");
+    }
+    m->act.zero = (int32_t)zero;
+    return NW_OK;
+}
+
 /* The tensors of AWQ and GPTQ, all stored with the inputs first. */
 typedef struct {
     const nw_st_tensor *codes, *zeros, *scales;
@@ -432,8 +471,10 @@ nw_status nw_hfq_bind(const nw_safetensors *s, const nw_hfq_config *c, const cha
     if (c->method == NW_HFQ_NONE || n_module >= MAX_NAME) {
         return NW_OK;
     }
-    const nw_status st =
-        c->method == NW_HFQ_CT ? bind_ct(&b, &m, &found) : bind_words(&b, &m, &found);
+    nw_status st = c->method == NW_HFQ_CT ? bind_ct(&b, &m, &found) : bind_words(&b, &m, &found);
+    if (st == NW_OK && found) {
+        st = bind_input(&b, &m);
+    }
     if (st == NW_OK && found) {
         *out = m;
     }

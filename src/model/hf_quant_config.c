@@ -140,32 +140,79 @@ static nw_status weights(view v, nw_hfq_group *g, nw_error *err)
     return weight_strategy(v, strategy, g, err);
 }
 
-/* The rule of one group's input_activations, and in words what of it is not done. */
-static nw_act_rule activations(const json_t *a, const char **note)
+/* What one group asks for of the inputs of its matrices. */
+typedef struct {
+    nw_act_rule rule;
+    bool fixed, zeros;
+    const char *note; /* what of it is not done; the rule is then a16 */
+} act_args;
+
+/* 8 bits, scales of the token, of the input, or FP8's of 128 columns. */
+static act_args activations_8(const json_t *a, bool is_float, bool symmetric)
+{
+    const bool dynamic = json_is_true(json_object_get(a, "dynamic"));
+    const json_int_t group = json_integer_value(json_object_get(a, "group_size"));
+    const nw_act_rule rule = is_float     ? NW_ACT_RULE_FP8
+                             : !symmetric ? NW_ACT_RULE_A8_CT /* kernels know no zero points */
+                                          : NW_ACT_RULE_A8;
+
+    if (!dynamic && same_word(a, "strategy", "tensor") && (symmetric || !is_float)) {
+        return (act_args){.rule = rule, .fixed = true, .zeros = !symmetric};
+    }
+    if (!symmetric) {
+        return (act_args){.note = "activations with zero points of a token"};
+    }
+    if (dynamic && same_word(a, "strategy", "token")) {
+        return (act_args){.rule = rule};
+    }
+    if (dynamic && is_float && same_word(a, "strategy", "group") && group == 128) {
+        return (act_args){.rule = NW_ACT_RULE_FP8_G128};
+    }
+    return (act_args){.note = is_float ? "FP8 activations with scales of other parts than a token, "
+                                         "128 columns or the whole input"
+                                       : "INT8 activations with scales of other parts than a token "
+                                         "or the whole input"};
+}
+
+static act_args activations(const json_t *a)
 {
     const json_int_t bits = json_integer_value(json_object_get(a, "num_bits"));
+    const json_int_t group = json_integer_value(json_object_get(a, "group_size"));
     const bool is_float = same_word(a, "type", "float");
     const bool symmetric = !json_is_false(json_object_get(a, "symmetric"));
 
     if (a == NULL || json_is_null(a)) {
-        return NW_ACT_RULE_A16;
+        return (act_args){.rule = NW_ACT_RULE_A16};
     }
-    if (bits == 8 && symmetric && json_is_true(json_object_get(a, "dynamic")) &&
-        same_word(a, "strategy", "token")) {
-        return is_float ? NW_ACT_RULE_FP8 : NW_ACT_RULE_A8;
+    if (bits == 8) {
+        return activations_8(a, is_float, symmetric);
     }
-    *note = bits == 4    ? "4-bit activations"
-            : !symmetric ? "activations with zero points"
-            : is_float   ? "FP8 activations with scales that are not of a token"
-                         : "INT8 activations with scales that are not of a token";
-    return NW_ACT_RULE_A16;
+    if (bits == 4 && is_float && symmetric && same_word(a, "strategy", "tensor_group") &&
+        same_word(a, "dynamic", "local") && group == 16) {
+        return (act_args){.rule = NW_ACT_RULE_NVFP4, .fixed = true};
+    }
+    return (act_args){.note = bits == 4 ? "4-bit activations other than NVFP4's"
+                                        : "activations of other widths than 4 and 8 bits"};
+}
+
+/* One rule holds for all groups. */
+static void take_activations(nw_hfq_config *c, const act_args *a)
+{
+    if (a->note != NULL) {
+        c->act_note = a->note;
+    } else if (c->n_groups > 0 &&
+               (a->rule != c->act || a->fixed != c->act_fixed || a->zeros != c->act_zeros)) {
+        c->act_note = "different activations in different groups";
+    }
+    c->act = c->act_note != NULL ? NW_ACT_RULE_A16 : a->rule;
+    c->act_fixed = c->act_note == NULL && a->fixed;
+    c->act_zeros = c->act_note == NULL && a->zeros;
 }
 
 static nw_status add_group(view v, const char *key, const json_t *group, nw_hfq_config *c,
                            nw_error *err)
 {
     const json_t *w = json_object_get(group, "weights");
-    nw_act_rule act = NW_ACT_RULE_A16;
     nw_hfq_group *g = &c->groups[c->n_groups];
 
     if (!json_is_object(group)) {
@@ -182,12 +229,8 @@ static nw_status add_group(view v, const char *key, const json_t *group, nw_hfq_
             "more than %d groups",
             v.name, key, NW_HFQ_MAX_GROUPS);
     }
-    act = activations(json_object_get(group, "input_activations"), &c->act_note);
-    if (c->n_groups > 0 && act != c->act) {
-        c->act_note = "different activations in different groups";
-        act = NW_ACT_RULE_A16;
-    }
-    c->act = c->act_note != NULL ? NW_ACT_RULE_A16 : act;
+    const act_args act = activations(json_object_get(group, "input_activations"));
+    take_activations(c, &act);
     c->n_groups++;
     return weights((view){w, v.name}, g, err);
 }

@@ -9,6 +9,8 @@
 
 #include "artifact/inputs.h"
 #include "base/file.h"
+#include "formats/fp4.h"
+#include "formats/fp8.h"
 #include "formats/half.h"
 #include "model/safetensors.h"
 
@@ -22,6 +24,16 @@ static bool is_integer(nw_panel_type t)
 static bool is_int8_rows(nw_panel_type t)
 {
     return t.kind == NW_PANEL_INT8 && t.group == 0;
+}
+
+static bool is_fp8(nw_panel_type t)
+{
+    return t.kind == NW_PANEL_FP8_E4M3;
+}
+
+static bool is_nvfp4(nw_panel_type t)
+{
+    return t.kind == NW_PANEL_NVFP4;
 }
 
 /* Whether all matrices that read the input have a layout of the kind. */
@@ -44,6 +56,27 @@ static bool all_readers(const nw_recipe_choice *choices, size_t n, int32_t layer
     return n_readers > 0;
 }
 
+/* All readers have codes whose inputs may have one scale under the rule. */
+static bool takes_scale(const nw_recipe *r, const nw_recipe_choice *choices, size_t n,
+                        int32_t layer, nw_input input)
+{
+    const nw_act_rule act = nw_recipe_act(r);
+
+    return nw_recipe_static_scales(r) && all_readers(choices, n, layer, input,
+                                                     act == NW_ACT_RULE_FP8     ? is_fp8
+                                                     : act == NW_ACT_RULE_NVFP4 ? is_nvfp4
+                                                                                : is_int8_rows);
+}
+
+/* NVFP4's is a divisor: the largest local scale, most / 6, becomes E4M3's largest number. */
+static float fixed_scale(nw_act_rule act, float most)
+{
+    return act == NW_ACT_RULE_NVFP4   ? NW_E4M3_MAX * NW_E2M1_MAX / most
+           : act == NW_ACT_RULE_FP8   ? most / NW_E4M3_MAX
+           : act == NW_ACT_RULE_A8_CT ? most / 127.5F
+                                      : most / 127;
+}
+
 static nw_status plan_input(const nw_recipe *r, const nw_input_stats *s, bool with_scale,
                             nw_input_plan *p, nw_planned_input *in, nw_error *err)
 {
@@ -62,7 +95,7 @@ static nw_status plan_input(const nw_recipe *r, const nw_input_stats *s, bool wi
         }
     }
     p->n_wide += in->n_wide;
-    in->scale = with_scale && most > 0 ? most / 127 : 0;
+    in->scale = with_scale && most > 0 ? fixed_scale(nw_recipe_act(r), most) : 0;
     return NW_OK;
 }
 
@@ -75,8 +108,7 @@ static nw_status plan_all(const nw_recipe *r, const nw_recipe_choice *choices, s
     for (uint32_t l = 0; st == NW_OK && l < p->n_layers; l++) {
         for (int i = 0; st == NW_OK && i < NW_INPUT_HEAD; i++) {
             const nw_input input = (nw_input)i;
-            const bool with_scale = nw_recipe_static_scales(r) &&
-                                    all_readers(choices, n, (int32_t)l, input, is_int8_rows);
+            const bool with_scale = takes_scale(r, choices, n, (int32_t)l, input);
             nw_input_stats s = {0};
             if (!with_scale && !(nw_recipe_outliers(r) > 0 &&
                                  all_readers(choices, n, (int32_t)l, input, is_integer))) {

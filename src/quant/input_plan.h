@@ -1,8 +1,9 @@
 /* What a recipe wants said of the inputs of integer matrices (artifact/inputs.h), from the statistics of
  * the transformed model: the columns whose largest |x| exceeds `outliers`, which stay BF16 beside INT8
  * or INT4, whether the other activations have 8 bits or 16; and under `activation_scale: static` one
- * scale of an input's INT8 codes, the largest |x| of the other columns over 127. All readers of an input
- * must be integers for the one, INT8 by rows for the other.
+ * scale of an input's codes, the largest |x| of the other columns over 127 (a8-ct: 127.5; fp8: 448), or under
+ * nvfp4, where it must be static, the divisor of the local scales. All readers of an input must be integers
+ * for the one; INT8 by rows, all FP8 or all NVFP4 for the other.
  * Source: T. Dettmers et al., LLM.int8() (arXiv 2208.07339); its columns are found token by token,
  * these beforehand.
  * SPDX-License-Identifier: Apache-2.0 */

@@ -1,7 +1,8 @@
 /* A recipe says which matrix gets which layout. Built-in names, or a YAML file:
  *
  *     name: attention-int8            # optional; the file's name otherwise
- *     activations: a16                # a16 | a8 (int8 per token in quantized matrices) | a8-ct | fp8
+ *     activations: a16                # a16 | a8 (int8 per token in quantized matrices) | a8-ct | fp8 |
+ *                                     # fp8-g128 | nvfp4 (formats/act_rule.h)
  *     scale: search                   # search | absmax: how INT4 and FP4 scales are chosen; tensor:
  *                                     # absmax, and one scale a tensor for INT8 and FP8 by rows
  *     scale_dtype: fp16               # fp16 | bf16: what scales of INT4 and INT8 may be
@@ -16,7 +17,8 @@
  *     keep: bf16                      # bf16 | f32: matrices that no target names
  *
  *     outliers: 6                     # columns of larger |x| stay BF16 beside integers (input_plan.h)
- *     activation_scale: dynamic       # dynamic | static: INT8 activations by token, or calibrated
+ *     activation_scale: dynamic       # dynamic | static: scales of a token, or one of the input, calibrated;
+ *                                     # nvfp4's are always static
  *     kv: fp8                         # how sessions keep keys and values (kv_plan.h): as --kv
  *     kv_scales: tensor               # tensor | head: scales of FP8, one a layer or a kv head
  *     kv_calibration: stats           # in place of `calibration`, of the artifact itself

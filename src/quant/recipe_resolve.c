@@ -174,20 +174,41 @@ static void check_methods(const nw_recipe *r, const nw_recipe_choice *choices, s
     }
 }
 
-/* Outlier columns and static scales against the activations. */
+/* Outlier columns against the activations, and both against rotations. */
 static void check_inputs(const nw_recipe *r, bool rotated, nw_buf *mistakes)
 {
     if ((r->outliers > 0 || r->static_scales) && rotated) {
         (void)nw_buf_printf(mistakes, "outliers and static activation scales are of inputs as "
                                       "calibration saw them: not of rotated ones\n");
     }
-    if (r->static_scales && r->act != NW_ACT_RULE_A8) {
-        (void)nw_buf_printf(mistakes, "static activation scales are of INT8 activations: "
-                                      "'activations' must be a8\n");
-    }
     if (r->outliers > 0 && r->act != NW_ACT_RULE_A8 && r->act != NW_ACT_RULE_A16) {
         (void)nw_buf_printf(mistakes, "outliers are kept beside activations of 16 bits or of INT8: "
                                       "'activations' must be a16 or a8\n");
+    }
+}
+
+/* What the recipe fixes of inputs against the rule that rounds them. */
+static void check_activations(const nw_recipe *r, const nw_recipe_choice *choices, size_t n,
+                              nw_buf *mistakes)
+{
+    const bool has_scale = r->act == NW_ACT_RULE_A8 || r->act == NW_ACT_RULE_A8_CT ||
+                           r->act == NW_ACT_RULE_FP8 || r->act == NW_ACT_RULE_NVFP4;
+
+    if (r->static_scales && !has_scale) {
+        (void)nw_buf_printf(mistakes,
+                            "activations '%s' have no scale of a whole input that could "
+                            "be static: a8, a8-ct, fp8 and nvfp4 have\n",
+                            nw_act_rule_name(r->act));
+    }
+    for (size_t i = 0; r->act == NW_ACT_RULE_NVFP4 && i < n; i++) {
+        const nw_recipe_choice *ch = &choices[i];
+        if (ch->targeted && !ch->is_vector && nw_panel_code_bits(ch->type) <= 8 &&
+            (ch->type.kind != NW_PANEL_NVFP4 || ch->tensor->layer < 0)) {
+            (void)nw_buf_printf(mistakes,
+                                "%.*s: nvfp4 activations have scales beside nvfp4 "
+                                "weights of layers only\n",
+                                (int)leaf_length(ch->tensor->name), ch->tensor->name);
+        }
     }
 }
 
@@ -266,6 +287,7 @@ nw_status nw_recipe_resolve(const nw_recipe *r, const nw_checkpoint *c, nw_recip
         check_groups(choices, n_tensors, &found);
     }
     check_methods(r, choices, n_tensors, nw_checkpoint_config(c), &found);
+    check_activations(r, choices, n_tensors, &found);
     check_transforms(r, nw_checkpoint_config(c), &found);
     if (found.len > 0) {
         st = fail_with(r, &found, err);

@@ -102,7 +102,8 @@ static bool read_choice(reader *rd, const json_t *root, const char *key, const c
 
 static nw_act_rule read_act(reader *rd, const json_t *root)
 {
-    static const char *const words[] = {"a16", "a8", "a8-ct", "fp8"}; /* in the enum's order */
+    static const char *const words[] = {"a16", "a8",       "a8-ct",
+                                        "fp8", "fp8-g128", "nvfp4"}; /* in the enum's order */
 
     return (nw_act_rule)read_word(rd, root, "activations", words, NW_COUNT(words));
 }
@@ -330,7 +331,8 @@ nw_status nw_recipe_load_yaml(const char *path, nw_recipe *r, nw_error *err)
         .kind = read_choice(&rd, root, "keep", "bf16", "f32") ? NW_PANEL_F32 : NW_PANEL_BF16};
     r->method = read_method(&rd, root, "/method", NW_METHOD_RTN);
     r->short_groups = read_choice(&rd, root, "last_group", "whole", "short");
-    r->static_scales = read_choice(&rd, root, "activation_scale", "dynamic", "static");
+    r->static_scales = read_choice(&rd, root, "activation_scale", "dynamic", "static") ||
+                       r->act == NW_ACT_RULE_NVFP4; /* which knows no other */
     read_outliers(&rd, root);
     read_transforms(&rd, root);
     read_kv(&rd, root);

@@ -1,7 +1,6 @@
 """Folders with fixed scales of FP8 keys and values (kv_cache_scheme) that narrow wrote, in transformers with
 compressed-tensors, in float32. A key that differs in its last bit may round to another code, and every layer
-behind carries that on, so each layer is held alone, on the input that transformers gave it, as for rounded
-activations (check_quantized.py): what it adds differs by at most 1e-2 of its norm in the median layer, and
+behind carries that on, so each layer is held alone, on the input that transformers gave it: what it adds differs by at most 1e-2 of its norm in the median layer, and
 without rounded keys and values by five times that. The first token of the whole model is held to 1e-4 nats.
 
 Twice: with the scales as they are, and with a sixteenth of them, where most keys and values are clipped, so
@@ -17,11 +16,31 @@ import sys
 
 os.environ["TQDM_DISABLE"] = "1"
 
+import numpy as np
+import torch
 from safetensors.numpy import load_file, save_file
 from transformers import AutoTokenizer
 
-from check_quantized import APART, MAX_KL, MAX_LAYER, N_TOKENS, kl, layer_error, our_logits, their_logits
+from check_quantized import MAX_KL, N_TOKENS, kl, load, our_logits, run
 from mispack import TEXT
+
+MAX_LAYER, APART = 1e-2, 5
+
+
+def their_logits(folder, ids):
+    """Logits, and the input of each layer with the output of the last but one behind it."""
+    with torch.no_grad():
+        out = load(folder, torch.float32)(torch.tensor([ids]), output_hidden_states=True)
+    return out.logits[0].double().numpy(), [h[0].numpy() for h in out.hidden_states]
+
+
+def layer_error(args, folder, tier, ids, hidden):
+    """What a layer adds, ours against theirs, as a share of its norm: the median layer. The last layer's
+    output stands behind the final norm there and is left out."""
+    x = np.stack(hidden[:-1])
+    ours = run(args.write_layers, folder, tier, *ids, stdin=x.tobytes()).reshape(x.shape)[:-1]
+    added = x[1:] - x[:-1]
+    return float(np.median([np.linalg.norm(o - t) / np.linalg.norm(a) for o, t, a in zip(ours, x[1:], added)]))
 
 
 def scaled(folder, scratch, factor):

@@ -46,7 +46,8 @@ kvh=$(fp8kv ct-kv-head head) || exit 1
 bin=$build
 "$NARROW_VLLM" "$here/check_theirs.py" "$narrow" "$bin/write_f32" "$inputs/scratch" || exit 1
 "$NARROW_VLLM" "$here/check_kv.py" "$bin/write_logits" "$bin/write_layers" "$inputs/scratch" "$kv" "$kvh" || exit 1
-"$NARROW_VLLM" "$here/check_quantized.py" "$bin/write_logits" "$bin/write_layers" "$bin/write_f32" "$inputs/scratch" \
+"$NARROW_VLLM" "$here/check_acts.py" "$narrow" "$bin/write_logits" "$bin/write_f32" "$inputs/scratch" || exit 1
+"$NARROW_VLLM" "$here/check_quantized.py" "$bin/write_logits" "$bin/write_inputs" "$bin/write_f32" "$inputs/scratch" \
     --logits "$w4" --logits "$w4z" --logits "$w8" --logits "$fp8" --weights "$nv" --weights "$mx" || exit 1
-"$NARROW_VLLM" "$here/check_vllm.py" "$bin/write_logits" "$inputs/scratch" "$base" "float16:$w4" "float16:$w4z" \
+"$NARROW_VLLM" "$here/check_vllm.py" "$bin/write_logits" "$bin/write_inputs" "$inputs/scratch" "$base" "float16:$w4" "float16:$w4z" \
     "float32:$w8" "float32:$fp8" "float16:$awq" "float16:$gptq"

@@ -44,6 +44,9 @@ SCHEMES = {
 }
 
 
+TENSOR_SCALE = 448 * 6 / 0.125  # what NVFP4's scales are multiplied by; weights of std 0.02 stay below
+
+
 def tiny(seed):
     torch.manual_seed(seed)
     config = LlamaConfig(hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=4,
@@ -53,13 +56,16 @@ def tiny(seed):
 
 def blocks(weight, args):
     """Values that share a scale, last."""
-    if args.strategy == "group":
+    if args.strategy in ("group", "tensor_group"):
         return weight.unflatten(-1, (-1, args.group_size))
-    return weight
+    if args.strategy == "block":
+        rows, cols = args.block_structure
+        return weight.unflatten(-1, (-1, cols)).unflatten(0, (-1, rows)).transpose(1, 2).flatten(-2)
+    return weight.flatten() if args.strategy == "tensor" else weight
 
 
 def quantize(model, scheme):
-    """Scales of the smallest and largest values."""
+    """Scales of the smallest and largest values, as BF16 where the format has no type of its own for them."""
     apply_quantization_config(model, QuantizationConfig(config_groups={"group_0": scheme}, ignore=["lm_head"]))
     for _, m in model.named_modules():
         if getattr(m, "quantization_scheme", None) is None or m.quantization_scheme.weights is None:
@@ -67,7 +73,10 @@ def quantize(model, scheme):
         args = m.quantization_scheme.weights
         b = blocks(m.weight.detach().float(), args)
         keep = args.strategy == "channel"
-        scale, zero = calculate_qparams(b.amin(-1, keepdim=keep), b.amax(-1, keepdim=keep), args)
+        g = None
+        if args.strategy == "tensor_group":
+            g = m.weight_global_scale.data = torch.tensor([TENSOR_SCALE])  # one for all: fused matrices share it
+        scale, zero = calculate_qparams(b.amin(-1, keepdim=keep), b.amax(-1, keepdim=keep), args, global_scale=g)
         m.weight_scale.data = scale.to(torch.bfloat16).reshape(m.weight_scale.shape)
         if getattr(m, "weight_zero_point", None) is not None:
             m.weight_zero_point.data = zero.to(m.weight_zero_point.dtype).reshape(m.weight_zero_point.shape)

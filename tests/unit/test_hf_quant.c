@@ -407,22 +407,45 @@ static void is_refused(void **state)
 static struct act_row {
     const char *name, *input;
     nw_act_rule act;
-    bool note;
+    bool fixed, zeros, note;
 } acts[] = {
-    {"none", "null", NW_ACT_RULE_A16, false},
+    {"none", "null", NW_ACT_RULE_A16, false, false, false},
     {"int8_token", "{\"num_bits\":8,\"type\":\"int\",\"strategy\":\"token\",\"dynamic\":true}",
-     NW_ACT_RULE_A8, false},
+     NW_ACT_RULE_A8, false, false, false},
     {"fp8_token", "{\"num_bits\":8,\"type\":\"float\",\"strategy\":\"token\",\"dynamic\":true}",
-     NW_ACT_RULE_FP8, false},
+     NW_ACT_RULE_FP8, false, false, false},
     {"fp8_static", "{\"num_bits\":8,\"type\":\"float\",\"strategy\":\"tensor\",\"dynamic\":false}",
-     NW_ACT_RULE_A16, true},
+     NW_ACT_RULE_FP8, true, false, false},
+    {"int8_static", "{\"num_bits\":8,\"type\":\"int\",\"strategy\":\"tensor\",\"dynamic\":false}",
+     NW_ACT_RULE_A8, true, false, false},
+    {"int8_static_with_zero_points",
+     "{\"num_bits\":8,\"type\":\"int\",\"strategy\":\"tensor\",\"dynamic\":false,"
+     "\"symmetric\":false}",
+     NW_ACT_RULE_A8_CT, true, true, false},
+    {"fp8_of_128_columns",
+     "{\"num_bits\":8,\"type\":\"float\",\"strategy\":\"group\",\"group_size\":128,\"dynamic\":"
+     "true}",
+     NW_ACT_RULE_FP8_G128, false, false, false},
+    {"fp8_of_64_columns",
+     "{\"num_bits\":8,\"type\":\"float\",\"strategy\":\"group\",\"group_size\":64,\"dynamic\":"
+     "true}",
+     NW_ACT_RULE_A16, false, false, true},
+    {"fp8_static_with_zero_points",
+     "{\"num_bits\":8,\"type\":\"float\",\"strategy\":\"tensor\",\"dynamic\":false,"
+     "\"symmetric\":false}",
+     NW_ACT_RULE_A16, false, false, true},
     {"fp4_local",
-     "{\"num_bits\":4,\"type\":\"float\",\"strategy\":\"tensor_group\",\"dynamic\":\"local\"}",
-     NW_ACT_RULE_A16, true},
-    {"int8_with_zero_points",
+     "{\"num_bits\":4,\"type\":\"float\",\"strategy\":\"tensor_group\",\"group_size\":16,"
+     "\"dynamic\":\"local\"}",
+     NW_ACT_RULE_NVFP4, true, false, false},
+    {"fp4_by_token",
+     "{\"num_bits\":4,\"type\":\"float\",\"strategy\":\"group\",\"group_size\":32,\"dynamic\":"
+     "true}",
+     NW_ACT_RULE_A16, false, false, true},
+    {"int8_token_with_zero_points",
      "{\"num_bits\":8,\"type\":\"int\",\"strategy\":\"token\",\"dynamic\":true,"
      "\"symmetric\":false}",
-     NW_ACT_RULE_A16, true},
+     NW_ACT_RULE_A16, false, false, true},
 };
 
 static void activations_are_told(void **state)
@@ -439,6 +462,70 @@ static void activations_are_told(void **state)
     const nw_hfq_config c = config(text);
     assert_int_equal(c.act, r->act);
     assert_int_equal(c.act_note != NULL, r->note);
+    assert_int_equal(c.act_fixed, r->fixed);
+    assert_int_equal(c.act_zeros, r->zeros);
+}
+
+/* What is fixed of the input of an INT8 matrix: the parts that stand beside it. */
+static struct fixed_row {
+    const char *name;
+    const char *scale_type, *scale_shape, *zero_type; /* NULL: absent */
+    float scale;
+    int8_t zero;
+    const char *message; /* NULL: is read */
+} fixed[] = {
+    {"scale_and_zero_point", "F32", "[1]", "I8", 0.25F, -7, NULL},
+    {"no_scale", NULL, NULL, "I8", 0.25F, 0, "has no input_scale"},
+    {"no_zero_point", "F32", "[1]", NULL, 0.25F, 0, "has no input_zero_point"},
+    {"two_scales", "BF16", "[2]", "I8", 0.25F, 0, "one number"},
+    {"scale_of_bytes", "U8", "[4]", "I8", 0.25F, 0, "one number"},
+    {"zero_scale", "F32", "[1]", "I8", 0, 0, "positive, finite scale"},
+    {"negative_scale", "F32", "[1]", "I8", -1, 0, "positive, finite scale"},
+    {"infinite_scale", "F32", "[1]", "I8", INFINITY, 0, "positive, finite scale"},
+    {"zero_point_of_16_bits", "F32", "[1]", "BF16", 0.25F, 0, "one number"},
+};
+
+static void fixed_inputs_are_read(void **state)
+{
+    static const char text[] =
+        "{\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"config_groups\":"
+        "{\"g\":{\"weights\":{\"num_bits\":8,\"type\":\"int\",\"strategy\":\"channel\"},"
+        "\"input_activations\":{\"num_bits\":8,\"type\":\"int\",\"strategy\":\"tensor\","
+        "\"dynamic\":false,\"symmetric\":false}}}}}";
+    const struct fixed_row *r = *state;
+    const nw_hfq_config c = config(text);
+    uint8_t codes[ROWS * COLS] = {0};
+    float scales[ROWS] = {1, 1, 1, 1, 1, 1, 1, 1};
+    file f = start();
+    nw_buf whole;
+    nw_hfq_matrix m = {0};
+    nw_error err = {0};
+
+    add(&f, "weight", "I8", "[8,32]", codes, sizeof codes);
+    add(&f, "weight_scale", "F32", "[8,1]", scales, sizeof scales);
+    if (r->scale_type != NULL) {
+        add(&f, "input_scale", r->scale_type, r->scale_shape, &r->scale, sizeof r->scale);
+    }
+    if (r->zero_type != NULL) {
+        const size_t n = strcmp(r->zero_type, "I8") == 0 ? 1 : 2;
+        const int8_t zero[2] = {r->zero, 0};
+        add(&f, "input_zero_point", r->zero_type, n == 1 ? "[1]" : "[1,1]", zero, n);
+    }
+    nw_safetensors *s = finish(&f, &whole);
+    const nw_status st = nw_hfq_bind(s, &c, "m", 1, ROWS, COLS, &m, &err);
+    if (r->message == NULL) {
+        assert_int_equal(st, NW_OK);
+        assert_true(m.act.scale == r->scale);
+        assert_int_equal(m.act.zero, r->zero);
+    } else {
+        assert_int_not_equal(st, NW_OK);
+        assert_null(m.codes);
+        if (strstr(err.message, r->message) == NULL) {
+            fail_msg("%s", err.message);
+        }
+    }
+    nw_st_close(s);
+    nw_buf_release(&whole);
 }
 
 int main(void)
@@ -453,5 +540,6 @@ int main(void)
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
     return failed + NW_RUN_TABLE("refused", refusals, is_refused) +
-           NW_RUN_TABLE("activations", acts, activations_are_told);
+           NW_RUN_TABLE("activations", acts, activations_are_told) +
+           NW_RUN_TABLE("fixed", fixed, fixed_inputs_are_read);
 }

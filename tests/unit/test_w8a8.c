@@ -276,7 +276,7 @@ static void planted_columns_are_the_wide_ones(void **state)
     assert_int_equal(in->n_wide, 2);
     assert_int_equal(in->wide[0], 5);
     assert_int_equal(in->wide[1], 40);
-    assert_true(in->scale > 0 && in->scale < 20.0F / 127);
+    assert_true(in->fixed.scale > 0 && in->fixed.scale < 20.0F / 127);
     assert_int_equal(nw_artifact_get_wide(a, NW_ROLE_UP, 1)->n_cols, 2);
     assert_null(nw_artifact_get_wide(a, NW_ROLE_O, 1));
     nw_artifact_close(a);
@@ -359,7 +359,10 @@ static struct refused_row {
     {"outliers_of_fp8", "activations: fp8\noutliers: 6\n" TARGETS, "must be a16 or a8"},
     {"outliers_of_rotated", "activations: a8\noutliers: 6\ntransform: [rotate]\n" TARGETS,
      "not of rotated"},
-    {"static_of_a16", "activation_scale: static\n" TARGETS, "must be a8"},
+    {"static_of_a16", "activation_scale: static\n" TARGETS, "could be static"},
+    {"static_of_groups", "activations: fp8-g128\nactivation_scale: static\n" TARGETS,
+     "could be static"},
+    {"nvfp4_beside_int8", "activations: nvfp4\n" TARGETS, "beside nvfp4 weights"},
     {"no_threshold", "activations: a8\noutliers: 0\n" TARGETS, "no number above 0"},
     {"unknown_scale", "activations: a8\nactivation_scale: fixed\n" TARGETS, "dynamic or static"},
 };
