@@ -458,13 +458,6 @@ static nw_status make_plan(plan *p, nw_error *err)
     return st;
 }
 
-static const char *torch_dtype(const nw_export_job *job)
-{
-    const nw_format_id wide = wide_of(job);
-
-    return wide == NW_FMT_BF16 ? "bfloat16" : wide == NW_FMT_F16 ? "float16" : "float32";
-}
-
 static nw_status export(const nw_export_job *job, uint32_t block, nw_error *err)
 {
     plan p = {.job = job, .ignored = json_array(), .block = block};
@@ -472,7 +465,8 @@ static nw_status export(const nw_export_job *job, uint32_t block, nw_error *err)
                                      : nw_fail(err, NW_E_NOMEM, "no memory for a list of names");
 
     if (st == NW_OK) {
-        st = nw_export_parts_write(job, &p.parts, torch_dtype(job), config_json(&p), err);
+        st = nw_export_parts_write(job, &p.parts, nw_export_torch_dtype(wide_of(job)),
+                                   config_json(&p), err);
     }
     for (size_t i = 0; i < p.n_schemes; i++) {
         json_decref(p.targets[i]);

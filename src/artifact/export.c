@@ -23,6 +23,8 @@ static const nw_export_format formats[] = {
      "compressed-tensors, wide matrices rounded to E4M3 in blocks of 128 x 128", false, true, true},
     {"awq", nw_awq_export, "AutoAWQ's layout: INT4 with zero points", false, false, false},
     {"gptq", nw_gptq_export, "GPTQ v1: INT4 and INT8, symmetric", false, false, false},
+    {"hf", nw_hf_export, "safetensors of the decoded values, as transformers loads them", false,
+     false, true},
     {"native", nw_native_export, "an artifact that narrow maps, codes as in the source", false,
      false, true},
 };
@@ -50,6 +52,23 @@ nw_status nw_export_format_find(const char *name, const char *own, const nw_expo
         n = n < sizeof known ? n : sizeof known - 1;
     }
     return nw_fail(err, NW_E_USAGE, "unknown format '%s'; known are %s%s", name, own, known);
+}
+
+/* ---- decoded values ---- */
+nw_status nw_hf_export(const nw_export_job *job, nw_error *err)
+{
+    const nw_format_id dtype = job->has_dtype ? job->dtype : NW_FMT_BF16;
+    nw_export_parts parts = {0};
+    nw_status st = NW_OK;
+
+    for (size_t i = 0; st == NW_OK && i < nw_export_n_tensors(job->source); i++) {
+        st = nw_export_part_dense(&parts, nw_export_at(job->source, i), dtype, NULL, err);
+    }
+    if (st == NW_OK) {
+        st = nw_export_parts_write(job, &parts, nw_export_torch_dtype(dtype), NULL, err);
+    }
+    nw_export_parts_release(&parts);
+    return st;
 }
 
 /* ---- small files ---- */

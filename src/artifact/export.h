@@ -111,7 +111,7 @@ typedef struct {
     const char *help;  /* what the folder then holds */
     bool bf16_scales;  /* its readers round scales of integers to BF16 */
     bool kv_scales;    /* it has a place for those of keys and values */
-    bool fixed_inputs; /* it has a place for scales of inputs */
+    bool fixed_inputs; /* it has a place for scales of inputs, or for no rounding of them at all */
 } nw_export_format;
 
 const nw_export_format *nw_export_format_at(size_t i); /* NULL past the last */

@@ -88,6 +88,11 @@ nw_status nw_export_part_dense(nw_export_parts *l, const nw_export_tensor *t, nw
     return NW_OK;
 }
 
+const char *nw_export_torch_dtype(nw_format_id dtype)
+{
+    return dtype == NW_FMT_BF16 ? "bfloat16" : dtype == NW_FMT_F16 ? "float16" : "float32";
+}
+
 float nw_export_rounded(float x, nw_format_id format)
 {
     return format == NW_FMT_BF16  ? nw_bf16_to_f32(nw_bf16_from_f32(x))

@@ -83,7 +83,7 @@ size_t nw_export_module(const nw_export_tensor *t);
 
 /* Sorts the parts (wider types first, then by name, as the format's own writer), streams them into
  * model.safetensors or shards with an index, fills job->loss and *job->n_bytes, and writes config.json
- * with `quantization` (taken over) and the small files. */
+ * with `quantization` (taken over; NULL: none) and the small files. */
 NW_MUST_USE nw_status nw_export_parts_write(const nw_export_job *job, nw_export_parts *l,
                                             const char *torch_dtype, json_t *quantization,
                                             nw_error *err);
@@ -112,7 +112,11 @@ void nw_put_block_scales(const nw_export_part *p, uint32_t row, const float *val
 /* The values that a reader has of what nw_put_block_codes puts. */
 void nw_block_decode(const nw_export_part *p, uint32_t row, const float *values, float *out);
 
+/* "bfloat16" "float16" "float32" */
+const char *nw_export_torch_dtype(nw_format_id dtype);
+
 /* Writers of the table in export.c. */
+NW_MUST_USE nw_status nw_hf_export(const nw_export_job *job, nw_error *err);
 NW_MUST_USE nw_status nw_ct_export(const nw_export_job *job, nw_error *err);
 NW_MUST_USE nw_status nw_fp8_block_export(const nw_export_job *job, nw_error *err);
 NW_MUST_USE nw_status nw_awq_export(const nw_export_job *job, nw_error *err);

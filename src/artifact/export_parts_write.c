@@ -376,7 +376,8 @@ static nw_status write_config(const nw_export_job *job, const char *torch_dtype,
 {
     json_t *config = nw_config_to_json(nw_export_config(job->source), torch_dtype);
 
-    if (config == NULL || json_object_set_new(config, "quantization_config", quantization) != 0) {
+    if (config == NULL || (quantization != NULL &&
+                           json_object_set_new(config, "quantization_config", quantization) != 0)) {
         json_decref(config);
         return nw_fail(err, NW_E_NOMEM, "config.json: no memory for its text");
     }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "artifact/artifact.h"
 #include "cli/command.h"
 #include "cli/export_print.h"
 #include "cli/option_rows.h"
@@ -21,7 +22,7 @@ static const nw_option options[] = {
      .unit = "FORMAT",
      .help =
          "hf, which decodes to --dtype; gguf, compressed-tensors, awq, gptq, native, which carry "
-         "codes as they are"},
+         "codes as they are; fp8-block, which rounds wide matrices"},
     {.name = "dtype",
      .type = NW_OPT_CHOICE,
      .fallback = "bf16",
@@ -93,11 +94,13 @@ static nw_format_id dtype_of(const nw_args *args)
 static nw_status check_export(const nw_args *args, nw_error *err)
 {
     static const char *const others[] = {"off-grid", "no-check", "shard-bytes"};
+    const char *format = nw_args_str(args, "format");
+    const bool hf = strcmp(format, "hf") == 0; /* of an artifact */
 
-    for (size_t i = 0; i < NW_COUNT(others); i++) {
+    for (size_t i = 0; i < NW_COUNT(others) - hf; i++) {
         if (nw_args_given(args, others[i])) {
-            return nw_fail(err, NW_E_USAGE, "--%s has no meaning with --format %s", others[i],
-                           nw_args_str(args, "format"));
+            return nw_fail(err, NW_E_USAGE, "--%s has no meaning with --format %s%s", others[i],
+                           format, hf ? " of an artifact" : "");
         }
     }
     return NW_OK;
@@ -115,8 +118,10 @@ static nw_status run_export(const nw_args *args, nw_error *err)
                            .has_dtype = nw_args_given(args, "dtype"),
                            .dtype = dtype_of(args),
                            .show_progress = true,
-                           .n_threads = (unsigned)nw_args_int(args, "threads")};
-    nw_status st = nw_export_format_find(format, "hf", &o.format, err);
+                           .n_threads = (unsigned)nw_args_int(args, "threads"),
+                           .shard_bytes = (uint64_t)nw_args_int(args, "shard-bytes")};
+    const bool hf = strcmp(format, "hf") == 0;
+    nw_status st = nw_export_format_find(format, hf ? "" : "hf", &o.format, err);
 
     if (st == NW_OK) {
         st = check_export(args, err);
@@ -149,7 +154,8 @@ static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
                                   .shard_bytes = (uint64_t)nw_args_int(args, "shard-bytes")};
 
     (void)exit_code;
-    if (strcmp(nw_args_str(args, "format"), "hf") != 0) {
+    if (strcmp(nw_args_str(args, "format"), "hf") != 0 ||
+        nw_artifact_is_native(args->operands[0])) {
         return run_export(args, err);
     }
     if (o.dtype == NW_FMT_F16 || nw_args_flag(args, "no-fallback")) {
@@ -181,7 +187,9 @@ const nw_command nw_cmd_convert = {
     .max_operands = 1,
     .summary = "write a checkpoint or an artifact in another format, with a loss report",
     .description =
-        "Reads a GGUF file, a Hugging Face folder or a llama2.c file and writes a folder that "
+        "Reads a GGUF file, a Hugging Face folder, a llama2.c file or an artifact and writes a "
+        "folder "
+        "that "
         "transformers loads: safetensors, config.json, generation_config.json and the tokenizer. "
         "Quantized formats are decoded exactly; what rounding to the written type costs is "
         "reported, and is zero where that type holds the values. narrow.json keeps where the "
@@ -195,6 +203,9 @@ const nw_command nw_cmd_convert = {
         "gptq give the safetensors that vLLM and transformers load, by the same rules: codes and "
         "scales as they are, or said. q, k and v of a layer, and gate and up, must then have one "
         "layout, since these engines make one matrix of them.\n\n"
+        "fp8-block is compressed-tensors too: wide matrices of the layers become E4M3 in blocks "
+        "of 128 x 128 that share a scale, beside activations in E4M3 with a scale for every 128 "
+        "columns of a token.\n\n"
         "With --off-grid the weights are rescaled by channel without changing the function: norm "
         "gains against the columns that read them, rows of up against columns of down, rows of v "
         "against columns of o, by factors from 0.8 to 1.25. Quantizing them again then costs what "

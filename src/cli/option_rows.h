@@ -4,6 +4,7 @@
 #define NW_CLI_OPTION_ROWS_H
 
 #include "cli/options.h"
+#include "formats/act_rule.h"
 
 /* ---- of an engine ---- */
 #define NW_OPTION_THREADS                                                               \
@@ -27,7 +28,7 @@
     }
 #define NW_OPTION_ACT                                                                \
     {                                                                                \
-        .name = "act", .type = NW_OPT_CHOICE, .choices = "a16|a8|a8-ct|fp8",         \
+        .name = "act", .type = NW_OPT_CHOICE, .choices = NW_ACT_RULE_NAMES,          \
         .help = "activations of quantized matrices; by default as the artifact says" \
     }
 
