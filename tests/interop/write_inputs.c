@@ -1,8 +1,7 @@
 /* What the quantized matrices of a model read, as the engine's rule rounds it: for each layer the inputs of
  * q (k, v), o, gate (up) and down, F32 rows [n_ids][n_cols], one after the other on stdout. Another program
  * that is given these has every rounding decided for it, so that nothing but its arithmetic is compared.
- * SPEC (spec.h) names the tier and
- * other roundings than the model's. usage: write_inputs MODEL SPEC ID...
+ * SPEC (spec.h) names the tier and other roundings than the model's. usage: write_inputs MODEL SPEC ID...
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>
