@@ -277,6 +277,18 @@ static double ratio_to_base(const nw_dec_frontier *f, size_t i, size_t objective
     return f->points[i].objectives[objective].value / f->points[0].objectives[objective].value;
 }
 
+/* "0.68", or that one of the two has no such time: no request was answered, or by one token each. */
+static const char *ratio_words(const nw_dec_frontier *f, size_t i, size_t objective, char buf[16])
+{
+    const double ratio = ratio_to_base(f, i, objective);
+
+    if (!isfinite(ratio)) {
+        return "not measured";
+    }
+    (void)snprintf(buf, 16, "%.2f", ratio);
+    return buf;
+}
+
 /* Useful goodput is goodput times the share of right answers, so a baseline can have none. */
 static void goodput_words(const nw_dec_frontier *f, size_t i, char *buf, size_t n)
 {
@@ -337,24 +349,27 @@ static void mechanism(nw_decision *d, nw_dec_frontier *f)
     char kernels[256];
     char weights[256];
     char text[1024];
+    char tpot[16];
+    char ttft[16];
     fallback_words(d, &f->points[i], kernels, sizeof kernels);
     weight_words(c, b, weights, sizeof weights);
     if (f->regime == NW_REGIME_BATCH1) {
-        (void)snprintf(text, sizeof text,
-                       "at batch 1 every token reads all weights: %s; measured TPOT is %.2f of "
-                       "the baseline's, TTFT %.2f (what is left is launch, unpacking and compute); "
-                       "%s",
-                       weights, ratio_to_base(f, i, TPOT), ratio_to_base(f, i, TTFT), kernels);
+        (void)snprintf(
+            text, sizeof text,
+            "at batch 1 every token reads all weights: %s; beside the baseline's, TPOT is "
+            "%s and TTFT %s (what is left is launch, unpacking and compute); "
+            "%s",
+            weights, ratio_words(f, i, TPOT, tpot), ratio_words(f, i, TTFT, ttft), kernels);
     } else {
         char goodput[64];
         goodput_words(f, i, goodput, sizeof goodput);
         (void)snprintf(text, sizeof text,
                        "under load one read of the weights serves many requests, so compute and KV "
                        "decide rather than weight bytes (%s): %s reaches %s "
-                       "(activations %s, KV %s), TPOT %.2f, TTFT %.2f; %s",
+                       "(activations %s, KV %s), TPOT %s, TTFT %s; %s",
                        weights, c->name, goodput, c->act ? c->act : "not stated",
-                       c->kv ? c->kv : "not stated", ratio_to_base(f, i, TPOT),
-                       ratio_to_base(f, i, TTFT), kernels);
+                       c->kv ? c->kv : "not stated", ratio_words(f, i, TPOT, tpot),
+                       ratio_words(f, i, TTFT, ttft), kernels);
     }
     f->mechanism = keep(d, text);
 }

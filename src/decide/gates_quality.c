@@ -32,9 +32,14 @@ static nw_status no_memory(nw_error *err)
 
 static nw_dec_verdict *add(const slice *s, const char *what)
 {
-    char name[256];
-    (void)snprintf(name, sizeof name, "%s%s", s->base->suite, what);
-    nw_dec_verdict *v = nw_gates_add(s->d, s->candidate, s->g, name);
+    const size_t n = strlen(s->base->suite) + strlen(what) + 1;
+    char *name = nw_arena_alloc(&s->d->arena, n);
+    nw_dec_verdict *v = NULL;
+
+    if (name != NULL) { /* whole: the slice is found again by it */
+        (void)snprintf(name, n, "%s%s", s->base->suite, what);
+        v = nw_gates_add(s->d, s->candidate, s->g, name);
+    }
     if (v == NULL) {
         (void)no_memory(s->err);
     }

@@ -211,6 +211,23 @@ static void an_imputed_rate_has_its_uncertainty(void **state)
     assert_true(fabs((o->hi - o->lo) / (2 * half) - 1) < 0.15);
 }
 
+/* A record may come from anywhere, and the worst slice is found again by its name. */
+static void a_suite_with_a_long_name_is_a_suite(void **state)
+{
+    fixture *f = *state;
+    char suite[2000] = "choice:";
+    memset(suite + 7, 'x', sizeof suite - 8);
+    syn_candidate(&f->s, "int4", "int4-g64", 79, 4.3);
+    syn_items(&f->s, "bf16", suite, 1000, 500, 0, 0, 1);
+    syn_items(&f->s, "int4", suite, 1000, 500, 0, 5, 1);
+    (void)syn_requests(&f->s, "bf16", "micro", "batch1", 30, 200, 40);
+    (void)syn_requests(&f->s, "int4", "micro", "batch1", 30, 200, 20);
+    decide(f, "policy: p\n" SHORT
+              "gates:\n  - {name: acc, kind: accuracy, suites: 'choice:*', margin: 0.06}\n");
+    assert_string_equal(verdict(f, "int4", "acc")->row.slice, suite);
+    assert_true(fabs(f->d.regimes[NW_REGIME_BATCH1].points[1].objectives[4].value - -1) < 1e-9);
+}
+
 /* ---- the choice ---- */
 
 static void the_mechanism_is_told_of_the_cheapest_candidate(void **state)
@@ -230,6 +247,25 @@ static void the_mechanism_is_told_of_the_cheapest_candidate(void **state)
     decide(f, "policy: p\n" SHORT TASK);
     assert_string_equal(chosen(f, NW_REGIME_BATCH1), "bf16"); /* all lose */
     assert_non_null(strstr(f->d.regimes[NW_REGIME_BATCH1].mechanism, "int4-b holds 79.0 MB"));
+}
+
+static void one_token_has_no_time_per_token_to_tell_of(void **state)
+{
+    fixture *f = *state;
+    nw_error err = {0};
+    syn_candidate(&f->s, "int4", "int4-g64", 79, 4.3);
+    for (size_t i = 0; i < 2; i++) {
+        const char *name = i == 0 ? "bf16" : "int4";
+        syn_items(&f->s, name, "generate:a", 1000, 500, 0, 0, 1);
+        const int64_t id = syn_begin(&f->s, name, "micro", "batch1", "s");
+        const nw_rec_request row = {
+            .f_ns = 5 * SYN_MS, .l_ns = 5 * SYN_MS, .n_output = 1, .status = "ok", .correct = -1};
+        syn_ok(nw_record_add_requests(f->s.rec, id, &row, 1, &err), &err);
+        syn_end(&f->s, id);
+    }
+    decide(f, "policy: p\n" SHORT TASK);
+    const char *words = f->d.regimes[NW_REGIME_BATCH1].mechanism;
+    assert_non_null(strstr(words, "TPOT is not measured and TTFT 1.00"));
 }
 
 /* Equal cost; 0, 5 and 12 lost of 2000 leave headroom that falls by less than the zone from each to the
@@ -273,7 +309,9 @@ int main(void)
         TEST(an_open_gate_says_what_would_decide_it),
         TEST(the_worst_slice_is_one_statistic),
         TEST(an_imputed_rate_has_its_uncertainty),
+        TEST(a_suite_with_a_long_name_is_a_suite),
         TEST(the_mechanism_is_told_of_the_cheapest_candidate),
+        TEST(one_token_has_no_time_per_token_to_tell_of),
         cmocka_unit_test(a_tie_does_not_depend_on_the_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
