@@ -10,7 +10,6 @@
 
 #include "base/file.h"
 #include "formats/bf16_stored.h"
-#include "formats/panel_rows.h"
 
 /* A manifest of 10^5 tensors takes about 40 MB. */
 #define MANIFEST_MAX_BYTES ((size_t)64 << 20)
@@ -36,18 +35,22 @@ void nw_tensor_error_add(nw_tensor_error *sum, const nw_tensor_error *part)
     sum->n += part->n;
 }
 
+void nw_tensor_error_add_rows(nw_tensor_error *e, const nw_row_error *rows, uint64_t n)
+{
+    const nw_tensor_error part = {.sum_sq = rows->sum_sq,
+                                  .sum_err_sq = rows->sum_err_sq,
+                                  .max_abs_err = rows->max_abs_err,
+                                  .sum_out_sq = rows->sum_out_sq,
+                                  .n_nonzero = rows->n_nonzero,
+                                  .n = n};
+    nw_tensor_error_add(e, &part);
+}
+
 void nw_tensor_error_measure(nw_tensor_error *e, const float *source, const float *decoded,
                              size_t n)
 {
     const nw_row_error row = nw_row_error_of(source, decoded, n);
-    const nw_tensor_error part = {.sum_sq = row.sum_sq,
-                                  .sum_err_sq = row.sum_err_sq,
-                                  .max_abs_err = row.max_abs_err,
-                                  .sum_out_sq = row.sum_out_sq,
-                                  .n_nonzero = row.n_nonzero,
-                                  .n = n};
-
-    nw_tensor_error_add(e, &part);
+    nw_tensor_error_add_rows(e, &row, n);
 }
 
 double nw_tensor_error_sqnr_db(const nw_tensor_error *e)

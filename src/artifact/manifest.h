@@ -11,7 +11,7 @@
 
 #include "base/hash.h"
 #include "base/json.h"
-#include "formats/panel.h"
+#include "formats/panel_rows.h"
 #include "model/checkpoint.h"
 
 #define NW_MANIFEST_VERSION 1
@@ -32,6 +32,8 @@ void nw_tensor_error_add(nw_tensor_error *sum, const nw_tensor_error *part);
 /* Compares n source values with n decoded ones and adds the result to *e. */
 void nw_tensor_error_measure(nw_tensor_error *e, const float *source, const float *decoded,
                              size_t n);
+/* Adds what n values came to. */
+void nw_tensor_error_add_rows(nw_tensor_error *e, const nw_row_error *rows, uint64_t n);
 double nw_tensor_error_sqnr_db(const nw_tensor_error *e); /* INFINITY where nothing differs */
 
 typedef struct {

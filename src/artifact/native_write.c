@@ -76,14 +76,15 @@ static nw_status make_panel(block *b, uint32_t item, unsigned worker, nw_error *
                        "tensor '%s' has a scale in rows %u to %u that no panel holds", t->name,
                        (unsigned)row0, (unsigned)(row0 + n_rows - 1));
     }
-    nw_panel_unpack_rows(&(nw_panel_rows){.type = t->type,
-                                          .panel = panel,
-                                          .n_rows = n_rows,
-                                          .n_cols = t->n_cols,
-                                          .out = decoded,
-                                          .ld = t->n_cols});
+    const nw_panel_rows packed = {.type = t->type,
+                                  .panel = panel,
+                                  .n_rows = n_rows,
+                                  .n_cols = t->n_cols,
+                                  .out = decoded,
+                                  .ld = t->n_cols};
+    const nw_row_error error = nw_panel_error(&packed, rows);
     b->errors[item] = (nw_tensor_error){0};
-    nw_tensor_error_measure(&b->errors[item], rows, decoded, (size_t)n_rows * t->n_cols);
+    nw_tensor_error_add_rows(&b->errors[item], &error, (uint64_t)n_rows * t->n_cols);
     return NW_OK;
 }
 

@@ -113,48 +113,52 @@ static void close_rows(row_source *s)
     free(s->scratch);
 }
 
-/* The rows of panel `item` (of a vector: the one it has), n_rows of them, to out. */
-static bool decode_panel(row_source *s, uint32_t item, uint32_t n_rows, float *out, char *why,
-                         size_t n)
+/* Panel `item` as memory holds it. */
+static bool find_panel(row_source *s, uint32_t item, nw_panel_rows *p, char *why, size_t n)
 {
     const nw_manifest_tensor *t = s->t;
-    nw_panel_rows rows = {
-        .type = t->type, .n_rows = n_rows, .n_cols = t->n_cols, .out = out, .ld = t->n_cols};
     size_t panel_bytes = 0;
 
-    if (t->is_vector) {
-        memcpy(out, s->data, (size_t)t->n_cols * sizeof *out);
-        return true;
+    if (t->type.packed && !nw_bf16_stored_panel(&s->stored, item, s->panel, s->scratch)) {
+        return problem(why, n, "panel %u does not decode", (unsigned)item);
     }
     if (t->type.packed) {
-        if (!nw_bf16_stored_panel(&s->stored, item, s->panel, s->scratch)) {
-            return problem(why, n, "panel %u does not decode", (unsigned)item);
-        }
-        rows.type = s->stored.type;
-        rows.panel = s->panel;
+        p->type = s->stored.type;
+        p->panel = s->panel;
     } else if (nw_panel_bytes(t->type, t->n_cols, &panel_bytes)) {
-        rows.panel = s->data + item * panel_bytes;
+        p->panel = s->data + item * panel_bytes;
     } else {
         return problem(why, n, "%u columns are too many", (unsigned)t->n_cols);
     }
-    nw_panel_unpack_rows(&rows);
     return true;
 }
 
-/* The place of the first value that is not finite. */
-static bool check_finite(const float *rows, uint32_t row0, uint32_t n_rows, uint32_t n_cols,
-                         char *why, size_t n)
+/* Adds rows [row0, row0 + p->n_rows) to the sums; without a panel p->out holds them. */
+static bool add_rows(const verifier *v, const nw_ckpt_tensor *st, uint32_t row0,
+                     const nw_panel_rows *p, float *src, nw_tensor_error *e, char *why, size_t n)
 {
+    const size_t n_values = (size_t)p->n_rows * p->n_cols;
+    nw_error err = {0};
     size_t i = 0;
 
-    if (nw_rows_finite(rows, (size_t)n_rows * n_cols)) {
+    if (st != NULL && nw_checkpoint_read_f32(v->source, st, row0, p->n_rows, src, &err) != NW_OK) {
+        return problem(why, n, "%s", err.message);
+    }
+    const nw_row_error sums = p->panel != NULL
+                                  ? nw_panel_error(p, st != NULL ? src : NULL)
+                                  : nw_row_error_of(st != NULL ? src : p->out, p->out, n_values);
+    if (isfinite(sums.sum_out_sq)) {
+        nw_tensor_error_add_rows(e, &sums, n_values);
         return true;
     }
-    while (isfinite(rows[i])) {
+    if (p->panel != NULL) {
+        nw_panel_unpack_rows(p);
+    }
+    while (isfinite(p->out[i])) {
         i++;
     }
     return problem(why, n, "row %zu column %zu decodes to a value that is not finite",
-                   row0 + i / n_cols, i % n_cols);
+                   row0 + i / p->n_cols, i % p->n_cols);
 }
 
 /* Adds up the error against the source, or against the decoded values themselves without one; rows and
@@ -165,22 +169,23 @@ static bool sum_values(const verifier *v, row_source *source, float *rows, float
     const nw_manifest_tensor *t = source->t;
     const nw_ckpt_tensor *st =
         v->source == NULL ? NULL : nw_checkpoint_find(v->source, t->role, t->layer);
-    nw_error err = {0};
+    nw_panel_rows p = {
+        .type = t->type, .n_rows = 1, .n_cols = t->n_cols, .out = rows, .ld = t->n_cols};
 
     if (v->source != NULL && (st == NULL || st->n_rows != t->n_rows || st->n_cols != t->n_cols)) {
         return problem(why, n, "the source has no such tensor of this shape");
     }
+    if (t->is_vector) {
+        memcpy(rows, source->data, (size_t)t->n_cols * sizeof *rows);
+        return add_rows(v, st, 0, &p, src, e, why, n);
+    }
     for (uint32_t r = 0; r < t->n_rows; r += NW_PANEL_ROWS) {
         const uint32_t left = t->n_rows - r;
-        const uint32_t n_rows = left < NW_PANEL_ROWS ? left : NW_PANEL_ROWS;
-        if (!decode_panel(source, r / NW_PANEL_ROWS, n_rows, rows, why, n) ||
-            !check_finite(rows, r, n_rows, t->n_cols, why, n)) {
+        p.n_rows = left < NW_PANEL_ROWS ? left : NW_PANEL_ROWS;
+        if (!find_panel(source, r / NW_PANEL_ROWS, &p, why, n) ||
+            !add_rows(v, st, r, &p, src, e, why, n)) {
             return false;
         }
-        if (st != NULL && nw_checkpoint_read_f32(v->source, st, r, n_rows, src, &err) != NW_OK) {
-            return problem(why, n, "%s", err.message);
-        }
-        nw_tensor_error_measure(e, st != NULL ? src : rows, rows, (size_t)n_rows * t->n_cols);
     }
     return true;
 }

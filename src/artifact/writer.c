@@ -10,6 +10,7 @@
 #include "artifact/artifact.h"
 #include "artifact/folder.h"
 #include "artifact/hf_files.h"
+#include "base/behind.h"
 #include "base/file.h"
 #include "base/journal.h"
 #include "model/safetensors.h"
@@ -28,6 +29,9 @@ struct nw_artifact_writer {
     nw_journal *journal;
     json_t *identity, *done; /* what is made; rows of the journal that was found */
     size_t n_done;           /* of them, those whose bytes are there */
+    nw_behind *behind;       /* opened when something is handed over */
+    const void *handed;      /* what that is */
+    size_t n_handed;
 };
 
 static void declare(const nw_manifest_tensor *t, nw_st_decl *d)
@@ -91,7 +95,7 @@ out:
 }
 
 /* What is made, from a manifest whose tensors are not written yet; NULL with the error set. */
-static json_t *identity_of(nw_manifest *m, nw_error *err)
+static json_t *identity_of(nw_manifest *m, const char *source, nw_error *err)
 {
     const json_t *calibration = json_object_get(m->recipe, "calibration");
     const char *hash = json_string_value(json_object_get(calibration, "hash"));
@@ -99,8 +103,9 @@ static json_t *identity_of(nw_manifest *m, nw_error *err)
 
     /* the seal covers everything that is known before the first tensor is written */
     if (nw_manifest_seal(m, err) == NW_OK) {
-        of = json_pack("{s:s, s:s, s:s, s:s}", "tool", m->tool_version, "source", m->source.hex,
-                       "calibration", hash != NULL ? hash : "", "recipe", m->hash.hex);
+        of = json_pack("{s:s, s:s, s:s, s:s}", "tool", m->tool_version, "source",
+                       source != NULL ? source : m->source.hex, "calibration",
+                       hash != NULL ? hash : "", "recipe", m->hash.hex);
         if (of == NULL) {
             (void)nw_fail(err, NW_E_NOMEM, "no memory for a journal");
         }
@@ -208,7 +213,7 @@ static nw_status open_folder(nw_artifact_writer *w, const nw_artifact_target *ta
     bool taken = false;
     nw_status st = NW_OK;
 
-    w->identity = identity_of(&w->manifest, err);
+    w->identity = identity_of(&w->manifest, target->source_is, err);
     if (w->identity == NULL) {
         return err->code;
     }
@@ -299,13 +304,44 @@ const json_t *nw_artifact_writer_note(const nw_artifact_writer *w, size_t i)
     return json_is_null(note) ? NULL : note;
 }
 
-nw_status nw_artifact_writer_add(nw_artifact_writer *w, const void *bytes, size_t n, nw_error *err)
+static nw_status write_handed(void *ctx, nw_error *err)
 {
+    nw_artifact_writer *w = ctx;
     const nw_manifest_tensor *t = &w->manifest.tensors[w->current];
 
-    nw_sha256_add(&w->hash, bytes, n);
-    w->n_written += n;
-    return nw_st_writer_write(w->st, t->name, bytes, n, err);
+    nw_sha256_add(&w->hash, w->handed, w->n_handed);
+    w->n_written += w->n_handed;
+    return nw_st_writer_write(w->st, t->name, w->handed, w->n_handed, err);
+}
+
+nw_status nw_artifact_writer_settle(nw_artifact_writer *w, nw_error *err)
+{
+    return w->behind != NULL ? nw_behind_wait(w->behind, err) : NW_OK;
+}
+
+nw_status nw_artifact_writer_hand(nw_artifact_writer *w, const void *bytes, size_t n, nw_error *err)
+{
+    const nw_status st =
+        w->behind != NULL ? nw_behind_wait(w->behind, err) : nw_behind_open(&w->behind, err);
+
+    if (st != NW_OK) {
+        return st;
+    }
+    w->handed = bytes;
+    w->n_handed = n;
+    return nw_behind_give(w->behind, write_handed, w, err);
+}
+
+nw_status nw_artifact_writer_add(nw_artifact_writer *w, const void *bytes, size_t n, nw_error *err)
+{
+    const nw_status st = nw_artifact_writer_settle(w, err);
+
+    if (st != NW_OK) {
+        return st;
+    }
+    w->handed = bytes;
+    w->n_handed = n;
+    return write_handed(w, err);
 }
 
 nw_status nw_artifact_writer_end_tensor(nw_artifact_writer *w, const nw_tensor_error *e,
@@ -313,6 +349,9 @@ nw_status nw_artifact_writer_end_tensor(nw_artifact_writer *w, const nw_tensor_e
 {
     nw_manifest_tensor *t = &w->manifest.tensors[w->current];
 
+    if (nw_artifact_writer_settle(w, err) != NW_OK) {
+        return err->code;
+    }
     if (w->n_written != t->n_bytes) {
         return nw_fail(err, NW_E_RANGE, "tensor '%s' got %llu bytes, it has %llu", t->name,
                        (unsigned long long)w->n_written, (unsigned long long)t->n_bytes);
@@ -345,6 +384,11 @@ void nw_artifact_writer_inputs(nw_artifact_writer *w, const nw_digest *hash, uin
 {
     w->manifest.inputs = *hash;
     w->manifest.inputs_bytes = n_bytes;
+}
+
+void nw_artifact_writer_source(nw_artifact_writer *w, const nw_digest *hash)
+{
+    w->manifest.source = *hash;
 }
 
 static void count_bits(nw_manifest *m)
@@ -435,6 +479,7 @@ static void release(nw_artifact_writer *w)
 void nw_artifact_writer_close(nw_artifact_writer *w)
 {
     if (w != NULL) {
+        nw_behind_close(w->behind);
         nw_st_writer_close(w->st);
         nw_folder_close(&w->folder);
         release(w);
@@ -444,6 +489,7 @@ void nw_artifact_writer_close(nw_artifact_writer *w)
 void nw_artifact_writer_keep(nw_artifact_writer *w, char *where, size_t n)
 {
     (void)snprintf(where, n, "%s", w->folder.tmp);
+    nw_behind_close(w->behind);
     nw_st_writer_keep(w->st);
     nw_folder_keep(&w->folder);
     release(w);

@@ -22,6 +22,8 @@ typedef struct {
                                   * one of something else is removed; otherwise it is refused */
     bool no_tokenizer;           /* the model has none; otherwise a missing tokenizer is an error */
     const nw_checkpoint *source; /* gives config and tokenizer files; borrowed */
+    const char *source_is;       /* what an unfinished result must have been made from; NULL: the
+                                  * manifest says it */
 } nw_artifact_target;
 
 /* `manifest` is taken over (and zeroed): its tensors give names, types and shapes (and the
@@ -36,6 +38,11 @@ const json_t *nw_artifact_writer_note(const nw_artifact_writer *w, size_t i);
 /* The next bytes of the tensor being written; tensors follow one another in manifest order. */
 NW_MUST_USE nw_status nw_artifact_writer_add(nw_artifact_writer *w, const void *bytes, size_t n,
                                              nw_error *err);
+/* The same, hashed and written behind the caller, who leaves the bytes alone until the next call that ends
+ * well, or nw_artifact_writer_settle. A failure is told by the next call. */
+NW_MUST_USE nw_status nw_artifact_writer_hand(nw_artifact_writer *w, const void *bytes, size_t n,
+                                              nw_error *err);
+NW_MUST_USE nw_status nw_artifact_writer_settle(nw_artifact_writer *w, nw_error *err);
 /* Ends a tensor: its byte count must be complete, and values must not have become all zeros. `note`
  * (may be NULL) is kept for a writer that goes on. */
 NW_MUST_USE nw_status nw_artifact_writer_end_tensor(nw_artifact_writer *w, const nw_tensor_error *e,
@@ -43,6 +50,8 @@ NW_MUST_USE nw_status nw_artifact_writer_end_tensor(nw_artifact_writer *w, const
 /* The partial folder; inputs.safetensors is put there before the commit, which is told what it is. */
 const char *nw_artifact_writer_dir(const nw_artifact_writer *w);
 void nw_artifact_writer_inputs(nw_artifact_writer *w, const nw_digest *hash, uint64_t n_bytes);
+/* The hash of the source, where the manifest did not have it at open. */
+void nw_artifact_writer_source(nw_artifact_writer *w, const nw_digest *hash);
 /* Computes bits, seals and writes the manifest, re-opens and verifies the whole folder, and only
  * then renames it. */
 NW_MUST_USE nw_status nw_artifact_writer_commit(nw_artifact_writer *w, nw_error *err);

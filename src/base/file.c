@@ -12,9 +12,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
-#define HUGE_PAGE ((size_t)2 << 20) /* of x86-64, and of AArch64 with pages of 4 KiB */
+#define HUGE_PAGE     ((size_t)2 << 20) /* of x86-64, and of AArch64 with pages of 4 KiB */
+#define START_WRITING 2U /* SYNC_FILE_RANGE_WRITE, which glibc shows to _GNU_SOURCE alone */
 
 /* NW_E_IO with the reason of errno, which is read first. */
 static nw_status io_fail(nw_error *err, const char *path, const char *what)
@@ -94,6 +96,30 @@ void nw_file_unmap(nw_file *f)
     }
     free(f->path);
     *f = (nw_file){0};
+}
+
+void nw_file_ahead(const uint8_t *bytes, size_t n)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t before = (uintptr_t)bytes % page;
+    void *begin = NULL; /* madvise takes a plain pointer, and writes nothing through it */
+    const uint8_t *first = bytes - before;
+
+    memcpy(&begin, &first, sizeof begin);
+    (void)madvise(begin, n + before, MADV_WILLNEED); /* only faster */
+}
+
+nw_status nw_file_stamp_of(const char *path, nw_file_stamp *out, nw_error *err)
+{
+    struct stat st;
+
+    if (stat(path, &st) != 0) {
+        return io_fail(err, path, "read its size");
+    }
+    *out = (nw_file_stamp){.size = (uint64_t)st.st_size,
+                           .modified_ns =
+                               (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec};
+    return NW_OK;
 }
 
 /* Fills buf[n]; *got falls short only where the file ends first. */
@@ -311,7 +337,11 @@ static nw_status flush_block(nw_writer *w, nw_error *err)
     const size_t n = w->n_block;
     w->n_block = 0;
     w->block_room = HUGE_PAGE;
-    return write_all(w, w->block, n, err);
+    const nw_status st = write_all(w, w->block, n, err);
+    if (st == NW_OK && n > 0) { /* file systems that cannot do it write later */
+        (void)syscall(SYS_sync_file_range, w->fd, (off_t)0, (off_t)0, START_WRITING);
+    }
+    return st;
 }
 
 nw_status nw_writer_write(nw_writer *w, const void *bytes, size_t n, nw_error *err)

@@ -16,6 +16,15 @@ typedef struct {
 /* NW_E_IO names the path and the reason; a directory or a device is refused. */
 NW_MUST_USE nw_status nw_file_map(const char *path, nw_file *out, nw_error *err);
 void nw_file_unmap(nw_file *f);
+/* Bytes of a mapping that will be read soon: the system begins to fetch them, and nobody waits. */
+void nw_file_ahead(const uint8_t *bytes, size_t n);
+
+/* What changes when a file does, without reading it. */
+typedef struct {
+    uint64_t size;
+    int64_t modified_ns; /* since 1970 */
+} nw_file_stamp;
+NW_MUST_USE nw_status nw_file_stamp_of(const char *path, nw_file_stamp *out, nw_error *err);
 
 /* Reads a whole file of at most max_bytes; *data is NUL-terminated, the caller frees it. */
 NW_MUST_USE nw_status nw_file_read(const char *path, size_t max_bytes, char **data, size_t *len,
@@ -31,7 +40,8 @@ char *nw_path_join(const char *dir, const char *name);
 /* Writer. Usage: open, write..., commit. close without commit removes the temporary file; close
  * after commit only frees. All zero may be closed. Bytes go to the system in blocks of the size of a
  * huge page, which file systems with large folios then keep as huge pages: whoever maps the file
- * next reads it without missing the TLB. */
+ * next reads it without missing the TLB. Each block is on its way to the disk at once, so that commit
+ * has little left to wait for. */
 typedef struct {
     char *path;     /* final name */
     char *tmp_path; /* name while writing */

@@ -36,6 +36,32 @@ void nw_panel_unpack_rows(const nw_panel_rows *p)
     }
 }
 
+static void add(nw_row_error *sum, const nw_row_error *e)
+{
+    sum->sum_sq += e->sum_sq;
+    sum->sum_out_sq += e->sum_out_sq;
+    sum->sum_err_sq += e->sum_err_sq;
+    sum->max_abs_err = e->max_abs_err > sum->max_abs_err ? e->max_abs_err : sum->max_abs_err;
+    sum->n_nonzero += e->n_nonzero;
+}
+
+nw_row_error nw_panel_error(const nw_panel_rows *p, const float *w)
+{
+    nw_row_error sum = {0};
+
+    if (nw_panel_rows_knows(p->type)) {
+        return nw_rows_pick(nw_cpu_features())->panel_error(p, w);
+    }
+    nw_panel_unpack_rows(p);
+    for (uint32_t r = 0; r < p->n_rows; r++) {
+        const float *decoded = p->out + r * p->ld;
+        const nw_row_error e =
+            nw_row_error_of(w != NULL ? w + r * p->ld : decoded, decoded, p->n_cols);
+        add(&sum, &e);
+    }
+    return sum;
+}
+
 nw_row_error nw_row_error_of(const float *w, const float *decoded, size_t n)
 {
     return nw_rows_pick(nw_cpu_features())->error(w, decoded, n);

@@ -16,8 +16,8 @@ typedef struct {
     size_t ld;
 } nw_panel_rows;
 
-/* Sums over values w and what they became, w'. Column c adds to sum c % 16; those are added in order at
- * the end. */
+/* Sums over values w and what they became, w'. The i-th value adds to sum i % 16; those are added in
+ * order at the end. */
 typedef struct {
     double sum_sq, sum_out_sq, sum_err_sq; /* of w, w', w - w' */
     double max_abs_err;
@@ -27,7 +27,8 @@ typedef struct {
 typedef struct {
     void (*unpack)(const nw_panel_rows *p); /* types of nw_panel_rows_knows */
     nw_row_error (*error)(const float *w, const float *decoded, size_t n);
-    bool (*is_finite)(const float *w, size_t n); /* all of them */
+    nw_row_error (*panel_error)(const nw_panel_rows *p, const float *w); /* as nw_panel_error */
+    bool (*is_finite)(const float *w, size_t n);                         /* all of them */
 } nw_rows_fns;
 
 extern const nw_rows_fns nw_rows_plain;
@@ -40,6 +41,9 @@ bool nw_panel_rows_knows(nw_panel_type type);
 
 /* The same values as nw_panel_unpack_row gives, for any type; by this machine's functions. */
 void nw_panel_unpack_rows(const nw_panel_rows *p);
+/* What the panel's values are off those of w, row r at w + r * p->ld; the sums of w' alone where w is
+ * NULL (not finite where a value is not). p->out is room for what is decoded, and may be written. */
+nw_row_error nw_panel_error(const nw_panel_rows *p, const float *w);
 nw_row_error nw_row_error_of(const float *w, const float *decoded, size_t n);
 bool nw_rows_finite(const float *w, size_t n);
 

@@ -101,13 +101,13 @@ static void fill_tile(const nw_panel_rows *p, const chunk *k, float *tile)
     }
 }
 
-/* n columns of the tile to the rows, from column c0 on. */
-static void put_rows(const nw_panel_rows *p, const float *tile, uint32_t c0, uint32_t n)
+/* n columns of the tile to the rows at out, ld apart. */
+static void put_rows(uint32_t all_rows, const float *tile, uint32_t n, float *out, size_t ld)
 {
     const uint32_t whole = n / NW_VEC * NW_VEC;
 
-    for (uint32_t r0 = 0; r0 < p->n_rows; r0 += NW_VEC) {
-        const uint32_t n_rows = p->n_rows - r0 < NW_VEC ? p->n_rows - r0 : NW_VEC;
+    for (uint32_t r0 = 0; r0 < all_rows; r0 += NW_VEC) {
+        const uint32_t n_rows = all_rows - r0 < NW_VEC ? all_rows - r0 : NW_VEC;
         for (uint32_t c = 0; c < whole; c += NW_VEC) {
             nw_vec v[NW_VEC];
             for (uint32_t i = 0; i < NW_VEC; i++) {
@@ -115,13 +115,13 @@ static void put_rows(const nw_panel_rows *p, const float *tile, uint32_t c0, uin
             }
             nw_vec_transpose(v);
             for (uint32_t i = 0; i < n_rows; i++) {
-                nw_vec_store(p->out + (r0 + i) * p->ld + c0 + c, v[i]);
+                nw_vec_store(out + (r0 + i) * ld + c, v[i]);
             }
         }
     }
-    for (uint32_t r = 0; r < p->n_rows; r++) {
+    for (uint32_t r = 0; r < all_rows; r++) {
         for (uint32_t c = whole; c < n; c++) {
-            p->out[r * p->ld + c0 + c] = tile[(size_t)c * LANES + r];
+            out[r * ld + c] = tile[(size_t)c * LANES + r];
         }
     }
 }
@@ -133,23 +133,39 @@ static const uint8_t *codes_at(const nw_panel_rows *p, uint32_t c0)
                                          : p->panel + (size_t)c0 * LANES * sizeof(uint16_t);
 }
 
+/* Columns of a chunk. */
+static uint32_t step_of(nw_panel_type type)
+{
+    return type.group > 0 ? type.group : MOST_COLS;
+}
+
+/* Columns from c0 on, a multiple of the step, into the tile; k keeps a row's scales between chunks.
+ * Returns how many there are. */
+static uint32_t decode_chunk(const nw_panel_rows *p, uint32_t c0, chunk *k, float *tile)
+{
+    const uint32_t step = step_of(p->type);
+    const uint32_t padded = nw_panel_cols(p->type, p->n_cols);
+
+    k->n = padded - c0 < step ? padded - c0 : step;
+    if (p->type.group > 0 || (c0 == 0 && p->type.kind == NW_PANEL_INT8)) {
+        read_group(p, c0 / step, k);
+    }
+    if (p->type.group == 0) {
+        k->codes = codes_at(p, c0);
+    }
+    fill_tile(p, k, tile);
+    return p->n_cols - c0 < step ? p->n_cols - c0 : step;
+}
+
 static void unpack(const nw_panel_rows *p)
 {
-    const uint32_t step = p->type.group > 0 ? p->type.group : MOST_COLS;
-    const uint32_t padded = nw_panel_cols(p->type, p->n_cols);
     _Alignas(64) float tile[MOST_COLS * LANES];
+    const uint32_t step = step_of(p->type);
     chunk k = {0};
 
     for (uint32_t c0 = 0; c0 < p->n_cols; c0 += step) {
-        k.n = padded - c0 < step ? padded - c0 : step;
-        if (p->type.group > 0 || (c0 == 0 && p->type.kind == NW_PANEL_INT8)) {
-            read_group(p, c0 / step, &k);
-        }
-        if (p->type.group == 0) {
-            k.codes = codes_at(p, c0);
-        }
-        fill_tile(p, &k, tile);
-        put_rows(p, tile, c0, p->n_cols - c0 < step ? p->n_cols - c0 : step);
+        const uint32_t n = decode_chunk(p, c0, &k, tile);
+        put_rows(p->n_rows, tile, n, p->out + c0, p->ld);
     }
 }
 
@@ -201,10 +217,9 @@ static void add_rest(sums *s, const float *w, const float *decoded, size_t n)
     }
 }
 
-static nw_row_error error_of(const float *w, const float *decoded, size_t n)
+/* n values to the sums of a whole row, or of a part of one that begins at a multiple of 16. */
+static void add_row(sums s[PARTS], const float *w, const float *decoded, size_t n)
 {
-    sums s[PARTS] = {0};
-    nw_row_error e = {0};
     size_t at = 0;
 
     for (; at + LANES <= n; at += LANES) {
@@ -216,6 +231,12 @@ static nw_row_error error_of(const float *w, const float *decoded, size_t n)
     if (at < n) {
         add_rest(s, w + at, decoded + at, n - at);
     }
+}
+
+static nw_row_error total(const sums s[PARTS])
+{
+    nw_row_error e = {0};
+
     for (unsigned i = 0; i < LANES; i++) {
         const sums *p = &s[i / WIDE];
         e.sum_sq += p->sq[i % WIDE];
@@ -225,6 +246,52 @@ static nw_row_error error_of(const float *w, const float *decoded, size_t n)
         e.n_nonzero += (uint64_t)p->nonzero[i % WIDE];
     }
     return e;
+}
+
+static nw_row_error error_of(const float *w, const float *decoded, size_t n)
+{
+    sums s[PARTS] = {0};
+
+    add_row(s, w, decoded, n);
+    return total(s);
+}
+
+/* The values of a tile, of which rows past n_rows do not count. */
+static void add_tile(sums s[PARTS], float *tile, uint32_t n, uint32_t n_rows)
+{
+    for (uint32_t c = 0; n_rows < LANES && c < n; c++) {
+        memset(tile + (size_t)c * LANES + n_rows, 0, (LANES - n_rows) * sizeof *tile);
+    }
+    for (size_t at = 0; at < (size_t)n * LANES; at += LANES) {
+        for (unsigned i = 0; i < PARTS; i++) {
+            const wide_vec q = widened(tile + at + (size_t)i * WIDE);
+            const wide_vec out_sq = q * q;
+            s[i].out_sq += out_sq;
+            s[i].nonzero -= (wide_mask)(out_sq > 0);
+        }
+    }
+}
+
+static nw_row_error panel_error(const nw_panel_rows *p, const float *w)
+{
+    _Alignas(64) float tile[MOST_COLS * LANES];
+    _Alignas(64) float rows[MOST_COLS * LANES];
+    const uint32_t step = step_of(p->type);
+    sums s[PARTS] = {0};
+    chunk k = {0};
+
+    for (uint32_t c0 = 0; c0 < p->n_cols; c0 += step) {
+        const uint32_t n = decode_chunk(p, c0, &k, tile);
+        if (w == NULL) {
+            add_tile(s, tile, n, p->n_rows);
+            continue;
+        }
+        put_rows(p->n_rows, tile, n, rows, MOST_COLS);
+        for (uint32_t r = 0; r < p->n_rows; r++) {
+            add_row(s, w + r * p->ld + c0, rows + (size_t)r * MOST_COLS, n);
+        }
+    }
+    return total(s);
 }
 
 static bool is_finite(const float *w, size_t n)
@@ -245,4 +312,5 @@ static bool is_finite(const float *w, size_t n)
     return any == 0;
 }
 
-const nw_rows_fns NW_ROWS = {.unpack = unpack, .error = error_of, .is_finite = is_finite};
+const nw_rows_fns NW_ROWS = {
+    .unpack = unpack, .error = error_of, .panel_error = panel_error, .is_finite = is_finite};

@@ -138,5 +138,14 @@ void nw_checkpoint_untie(nw_checkpoint *c);
 /* SHA-256 of the files that hold tensors: of the file itself when it is one (what sha256sum
  * prints), else of the lines "<hex>  <file name>\n" in shard order. Reads every byte. */
 NW_MUST_USE nw_status nw_checkpoint_digest(const nw_checkpoint *c, nw_digest *out, nw_error *err);
+/* The same beside other work; watch: base/hash.h. */
+NW_MUST_USE nw_status nw_checkpoint_digest_watched(const nw_checkpoint *c,
+                                                   const nw_digest_watch *watch, nw_digest *out,
+                                                   nw_error *err);
+/* SHA-256 of names, sizes and times of those files: what tells at once that they are others. */
+NW_MUST_USE nw_status nw_checkpoint_stamp(const nw_checkpoint *c, nw_digest *out, nw_error *err);
+
+/* Rows that will be read soon: the system begins to fetch them, and nobody waits. */
+void nw_checkpoint_ahead(const nw_ckpt_tensor *t, uint32_t row0, uint32_t n_rows);
 
 #endif

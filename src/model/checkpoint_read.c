@@ -2,9 +2,11 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/hash.h"
 #include "model/checkpoint.h"
 #include "model/hf_quant.h"
@@ -125,13 +127,30 @@ nw_status nw_checkpoint_read_raw(const nw_checkpoint *c, const nw_ckpt_tensor *t
     return NW_OK;
 }
 
-/* One line of the list that stands for several files. */
-static nw_status add_file(nw_sha256 *h, const char *path, nw_error *err)
+void nw_checkpoint_ahead(const nw_ckpt_tensor *t, uint32_t row0, uint32_t n_rows)
 {
+    const uint32_t left = row0 < t->n_rows ? t->n_rows - row0 : 0;
+    const size_t n = left < n_rows ? left : n_rows;
+
+    if (t->quant == NULL && n > 0) {
+        nw_file_ahead(t->data + row0 * t->row_bytes, n * t->row_bytes);
+    }
+}
+
+static const char *file_name(const nw_checkpoint *c, uint32_t file)
+{
+    const char *path = nw_checkpoint_file(c, file);
     const char *slash = strrchr(path, '/');
-    const char *name = slash != NULL ? slash + 1 : path;
+    return slash != NULL ? slash + 1 : path;
+}
+
+/* One line of the list that stands for several files. */
+static nw_status add_file(nw_sha256 *h, const nw_checkpoint *c, uint32_t file,
+                          const nw_digest_watch *watch, nw_error *err)
+{
+    const char *name = file_name(c, file);
     nw_digest d = {0};
-    const nw_status st = nw_digest_file(path, &d, err);
+    const nw_status st = nw_digest_file_watched(nw_checkpoint_file(c, file), watch, &d, err);
 
     if (st == NW_OK) {
         nw_sha256_add(h, d.hex, strlen(d.hex));
@@ -142,21 +161,48 @@ static nw_status add_file(nw_sha256 *h, const char *path, nw_error *err)
     return st;
 }
 
-nw_status nw_checkpoint_digest(const nw_checkpoint *c, nw_digest *out, nw_error *err)
+nw_status nw_checkpoint_digest_watched(const nw_checkpoint *c, const nw_digest_watch *watch,
+                                       nw_digest *out, nw_error *err)
 {
     nw_sha256 h = {0};
 
     if (nw_checkpoint_n_files(c) == 1) {
-        return nw_digest_file(nw_checkpoint_file(c, 0), out, err);
+        return nw_digest_file_watched(nw_checkpoint_file(c, 0), watch, out, err);
     }
     nw_status st = nw_sha256_init(&h, err);
     for (uint32_t i = 0; i < nw_checkpoint_n_files(c) && st == NW_OK; i++) {
-        st = add_file(&h, nw_checkpoint_file(c, i), err);
+        st = add_file(&h, c, i, watch, err);
     }
     if (st == NW_OK) {
         *out = nw_sha256_end(&h);
     } else {
         nw_sha256_release(&h);
     }
+    return st;
+}
+
+nw_status nw_checkpoint_digest(const nw_checkpoint *c, nw_digest *out, nw_error *err)
+{
+    return nw_checkpoint_digest_watched(c, NULL, out, err);
+}
+
+nw_status nw_checkpoint_stamp(const nw_checkpoint *c, nw_digest *out, nw_error *err)
+{
+    nw_sha256 h = {0};
+    nw_status st = nw_sha256_init(&h, err);
+
+    for (uint32_t i = 0; i < nw_checkpoint_n_files(c) && st == NW_OK; i++) {
+        nw_file_stamp stamp = {0};
+        char text[64];
+        st = nw_file_stamp_of(nw_checkpoint_file(c, i), &stamp, err);
+        const int n = snprintf(text, sizeof text, " %" PRIu64 " %" PRId64 "\n", stamp.size,
+                               stamp.modified_ns);
+        nw_sha256_add(&h, file_name(c, i), strlen(file_name(c, i)));
+        nw_sha256_add(&h, text, (size_t)n);
+    }
+    if (st == NW_OK) {
+        *out = nw_sha256_end(&h);
+    }
+    nw_sha256_release(&h);
     return st;
 }

@@ -26,7 +26,8 @@ typedef struct {
     nw_method_job method;
     uint32_t panel0; /* first of the block */
     size_t panel_bytes, scratch_bytes;
-    uint8_t *out;            /* [block panels][panel_bytes] */
+    uint8_t *out;            /* [block panels][panel_bytes]: of two, by turns, the one */
+    uint8_t *behind;         /* that is filled and the one that is written */
     nw_output_error *output; /* [block panels] */
     nw_tensor_error *errors; /* [block panels] */
     float *rows;             /* [n_threads][2][16][n_cols]: values, then decoded ones */
@@ -115,14 +116,15 @@ static void quantize_panel(void *ctx, size_t item, unsigned worker)
         job_fail(job, &err);
         return;
     }
-    nw_panel_unpack_rows(&(nw_panel_rows){.type = job->choice->type,
-                                          .panel = panel,
-                                          .n_rows = n_rows,
-                                          .n_cols = t->n_cols,
-                                          .out = decoded,
-                                          .ld = t->n_cols});
+    const nw_panel_rows packed = {.type = job->choice->type,
+                                  .panel = panel,
+                                  .n_rows = n_rows,
+                                  .n_cols = t->n_cols,
+                                  .out = decoded,
+                                  .ld = t->n_cols};
+    const nw_row_error error = nw_panel_error(&packed, rows);
     job->errors[item] = (nw_tensor_error){0};
-    nw_tensor_error_measure(&job->errors[item], rows, decoded, (size_t)n_rows * t->n_cols);
+    nw_tensor_error_add_rows(&job->errors[item], &error, (uint64_t)n_rows * t->n_cols);
 }
 
 /* Of one panel. */
@@ -166,12 +168,13 @@ static nw_status job_open(const nw_quantize_driver *d, const nw_recipe_choice *c
     const size_t want = fit > least ? fit : least;
     *block = want < n_panels ? (uint32_t)want : n_panels;
     job->out = calloc(*block, job->panel_bytes);
+    job->behind = calloc(*block, job->panel_bytes);
     job->errors = calloc(*block, sizeof *job->errors);
     job->output = calloc(*block, sizeof *job->output);
     job->rows = calloc(n_threads * 2 * NW_PANEL_ROWS, t->n_cols * sizeof *job->rows);
     job->scratch = calloc(n_threads, job->scratch_bytes + 1);
-    if (job->out == NULL || job->errors == NULL || job->output == NULL || job->rows == NULL ||
-        job->scratch == NULL) {
+    if (job->out == NULL || job->behind == NULL || job->errors == NULL || job->output == NULL ||
+        job->rows == NULL || job->scratch == NULL) {
         return nw_fail(err, NW_E_NOMEM, "tensor '%s': no memory for a block of %u panels", t->name,
                        (unsigned)*block);
     }
@@ -181,10 +184,28 @@ static nw_status job_open(const nw_quantize_driver *d, const nw_recipe_choice *c
 static void job_close(block_job *job)
 {
     free(job->out);
+    free(job->behind);
     free(job->errors);
     free(job->output);
     free(job->rows);
     free(job->scratch);
+}
+
+/* Bytes of the first n panels of the block, which then lie one behind the other: packed ones are shorter
+ * than their places. */
+static size_t close_up(const block_job *job, uint32_t n)
+{
+    const nw_packed_plan *packed = job->choice->packed;
+    size_t at = 0;
+
+    if (packed == NULL) {
+        return n * job->panel_bytes;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        memmove(job->out + at, job->out + i * job->panel_bytes, packed->sizes[job->panel0 + i]);
+        at += packed->sizes[job->panel0 + i];
+    }
+    return at;
 }
 
 static nw_status run_block(nw_quantize_driver *d, block_job *job, uint32_t n, nw_tensor_error *sum,
@@ -203,14 +224,11 @@ static nw_status run_block(nw_quantize_driver *d, block_job *job, uint32_t n, nw
         output->power += job->output[i].power;
     }
     d->n_done += (uint64_t)n * NW_PANEL_ROWS * t->n_cols;
-    if (job->choice->packed == NULL) {
-        return nw_artifact_writer_add(d->writer, job->out, n * job->panel_bytes, err);
-    }
-    nw_status st = NW_OK;
-    for (uint32_t i = 0; st == NW_OK && i < n; i++) {
-        st = nw_artifact_writer_add(d->writer, job->out + i * job->panel_bytes,
-                                    job->choice->packed->sizes[job->panel0 + i], err);
-    }
+    const size_t n_bytes = close_up(job, n);
+    const nw_status st = nw_artifact_writer_hand(d->writer, job->out, n_bytes, err);
+    uint8_t *filled = job->out;
+    job->out = job->behind;
+    job->behind = filled;
     return st;
 }
 
@@ -280,6 +298,17 @@ static nw_status report_matrix(nw_quantize_driver *d, const nw_recipe_choice *ch
                          choice->tensor->name);
 }
 
+/* The block of panels that comes next, of this tensor or of the one behind it. */
+static void look_ahead(const nw_quantize_driver *d, const nw_recipe_choice *choice, uint32_t panel,
+                       uint32_t n_panels)
+{
+    if (panel < nw_panel_count(choice->tensor->n_rows)) {
+        nw_checkpoint_ahead(choice->tensor, panel * NW_PANEL_ROWS, n_panels * NW_PANEL_ROWS);
+    } else if (choice + 1 < d->choices + d->n) {
+        nw_checkpoint_ahead(choice[1].tensor, 0, n_panels * NW_PANEL_ROWS);
+    }
+}
+
 static nw_status write_matrix(nw_quantize_driver *d, const nw_recipe_choice *choice, nw_error *err)
 {
     const uint32_t n_panels = nw_panel_count(choice->tensor->n_rows);
@@ -298,6 +327,7 @@ static nw_status write_matrix(nw_quantize_driver *d, const nw_recipe_choice *cho
     }
     for (uint32_t p = 0; st == NW_OK && p < n_panels; p += block) {
         job.panel0 = p;
+        look_ahead(d, choice, p + block, block);
         st = run_block(d, &job, n_panels - p < block ? n_panels - p : block, &sum, &output, err);
         if (st == NW_OK && nw_stop_requested()) {
             st = nw_fail(err, NW_E_CANCELLED, "stopped at tensor '%s'", choice->tensor->name);
@@ -306,7 +336,13 @@ static nw_status write_matrix(nw_quantize_driver *d, const nw_recipe_choice *cho
             nw_progress_step(&d->progress, d->n_done < d->n_params ? d->n_done : d->n_params - 1);
         }
     }
+    nw_error late = {.code = NW_OK};
+    if (nw_artifact_writer_settle(d->writer, &late) != NW_OK && st == NW_OK) {
+        *err = late;
+        st = late.code;
+    }
     job_close(&job);
+    nw_source_digest_used(d->source, choice->tensor->n_bytes);
     if (st == NW_OK && choice->packed != NULL) {
         st = write_packed_frame(d, choice, true, err);
     }
@@ -344,6 +380,7 @@ static size_t take_up(nw_quantize_driver *d)
         const nw_ckpt_tensor *t = d->choices[i].tensor;
         const json_t *note = nw_artifact_writer_note(d->writer, i);
         d->n_done += (uint64_t)t->n_rows * t->n_cols;
+        nw_source_digest_used(d->source, t->n_bytes);
         if (note != NULL) {
             (void)json_array_append(d->report, (json_t *)(uintptr_t)note);
         }
@@ -390,6 +427,11 @@ static nw_status write_all(nw_quantize_driver *d, nw_error *err)
     if (st == NW_OK && d->options->show_progress) {
         nw_progress_step(&d->progress, d->n_params);
     }
+    if (st == NW_OK) {
+        nw_digest hash = {0};
+        st = nw_source_digest_end(d->source, &hash, err);
+        nw_artifact_writer_source(d->writer, &hash);
+    }
     return st == NW_OK ? nw_artifact_writer_commit(d->writer, err) : st;
 }
 
@@ -405,6 +447,7 @@ nw_status nw_quantize(const nw_quantize_options *o, nw_manifest *summary, nw_err
     if (st == NW_OK && summary != NULL) {
         *summary = nw_artifact_writer_take_manifest(d.writer);
     }
+    nw_source_digest_close(d.source);
     close_writer(&d, st, err);
     nw_input_cache_close(&d.inputs);
     json_decref(d.report);

@@ -252,9 +252,6 @@ static nw_status fill_manifest(nw_quantize_driver *d, nw_manifest *m, nw_error *
 {
     nw_status st = nw_source_note(d->ckpt, &m->note, err);
 
-    if (st == NW_OK) {
-        st = nw_checkpoint_digest(d->ckpt, &m->source, err);
-    }
     if (st != NW_OK) {
         return st;
     }
@@ -349,15 +346,23 @@ static nw_status plan_tensors(nw_quantize_driver *d, nw_error *err)
 
 static nw_status open_writer(nw_quantize_driver *d, nw_error *err)
 {
+    nw_digest stamp = {0};
     const nw_artifact_target target = {.path = d->options->out,
                                        .replace = d->options->replace,
                                        .no_tokenizer = d->options->no_tokenizer,
-                                       .source = d->ckpt};
+                                       .source = d->ckpt,
+                                       .source_is = stamp.hex};
     nw_manifest m = {0};
     nw_status st = fill_manifest(d, &m, err);
 
     if (st == NW_OK) {
+        st = nw_checkpoint_stamp(d->ckpt, &stamp, err);
+    }
+    if (st == NW_OK) {
         st = nw_artifact_writer_open(&target, &m, &d->writer, err);
+    }
+    if (st == NW_OK) {
+        st = nw_source_digest_start(d->ckpt, &d->source, err);
     }
     nw_manifest_release(&m);
     return st;

@@ -10,6 +10,7 @@
 #include "quant/input_cache.h"
 #include "quant/kv_plan.h"
 #include "quant/quantize.h"
+#include "quant/source_digest.h"
 #include "quant/transform_plan.h"
 
 typedef struct {
@@ -24,6 +25,7 @@ typedef struct {
     size_t n;
     nw_pool *pool;
     nw_artifact_writer *writer;
+    nw_source_digest *source; /* the hash of ckpt, made while it is read */
     nw_input_cache inputs;
     json_t *report; /* of the matrices that a method other than rtn made; part of the manifest */
     nw_progress progress;

@@ -82,6 +82,64 @@ static void unpacks(void **state)
     }
 }
 
+/* Of one panel, with and without the values that it was made of. */
+static void error_trial(const nw_rows_fns *fns, const char *name, nw_rng *rng)
+{
+    static uint8_t panel[MOST_PANEL];
+    static float out[16 * MOST_COLS];
+    static float w[16 * MOST_COLS];
+    nw_panel_rows p = {.panel = panel,
+                       .n_rows = 1 + (uint32_t)nw_rng_below(rng, 16),
+                       .n_cols = 1 + (uint32_t)nw_rng_below(rng, MOST_COLS),
+                       .out = out,
+                       .ld = MOST_COLS};
+    size_t n_bytes = 0;
+    nw_row_error want = {0};
+
+    assert_true(nw_panel_parse(name, &p.type) && nw_panel_bytes(p.type, p.n_cols, &n_bytes));
+    for (size_t i = 0; i < n_bytes; i++) { /* halves of 0x3x3x are near 0.3, singles near 2e-9 */
+        panel[i] = 0x30 | (nw_rng_u64(rng) & 0xF);
+    }
+    for (size_t i = 0; i < sizeof w / sizeof *w; i++) {
+        w[i] = (float)nw_rng_normal(rng);
+    }
+    fns->unpack(&p);
+    for (uint32_t r = 0; r < p.n_rows; r++) {
+        const nw_row_error e = fns->error(w + (size_t)r * p.ld, out + (size_t)r * p.ld, p.n_cols);
+        want.sum_sq += e.sum_sq;
+        want.sum_out_sq += e.sum_out_sq;
+        want.sum_err_sq += e.sum_err_sq;
+        want.max_abs_err = fmax(want.max_abs_err, e.max_abs_err);
+        want.n_nonzero += e.n_nonzero;
+    }
+    for (int without = 0; without < 2; without++) {
+        const nw_row_error e = fns->panel_error(&p, without ? NULL : w);
+        const nw_row_error plain = nw_rows_plain.panel_error(&p, without ? NULL : w);
+        assert_memory_equal(&e, &plain, sizeof e);
+        assert_true(fabs(e.sum_out_sq - want.sum_out_sq) <= 1e-12 * want.sum_out_sq);
+        assert_int_equal(e.n_nonzero, want.n_nonzero);
+        if (!without) {
+            assert_true(fabs(e.sum_sq - want.sum_sq) <= 1e-12 * want.sum_sq);
+            assert_true(fabs(e.sum_err_sq - want.sum_err_sq) <= 1e-12 * want.sum_err_sq);
+            assert_memory_equal(&e.max_abs_err, &want.max_abs_err, sizeof want.max_abs_err);
+        }
+    }
+}
+
+static void adds_up_panels(void **state)
+{
+    static const char *const names[] = {"bf16",      "int8",        "int8-g32-min", "int4-g32",
+                                        "int4-g128", "int4-g64-zp", "int4-g32-min"};
+    const nw_rows_fns *fns = fns_of(*state);
+    nw_rng rng = nw_rng_seed(9);
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        for (int k = 0; k < 40; k++) {
+            error_trial(fns, names[i], &rng);
+        }
+    }
+}
+
 static void sums_of(const float *w, const float *q, size_t n, nw_row_error *e)
 {
     double sq[16] = {0};
@@ -146,5 +204,6 @@ static void finds_what_is_not_finite(void **state)
 int main(void)
 {
     return NW_RUN_TABLE("unpack", tiers, unpacks) + NW_RUN_TABLE("error", tiers, adds_up) +
+           NW_RUN_TABLE("panel_error", tiers, adds_up_panels) +
            NW_RUN_TABLE("finite", tiers, finds_what_is_not_finite);
 }

@@ -1,0 +1,21 @@
+/* The hash of a source beside the work on it: a thread reads the files in their order while the driver takes
+ * tensors out of them, so that each byte comes from the disk once. It keeps no more than a window
+ * ahead of what the driver has used, or the system would drop those bytes again before their turn.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef NW_QUANT_SOURCE_DIGEST_H
+#define NW_QUANT_SOURCE_DIGEST_H
+
+#include "model/checkpoint.h"
+
+typedef struct nw_source_digest nw_source_digest;
+
+/* c is borrowed until the end. */
+NW_MUST_USE nw_status nw_source_digest_start(const nw_checkpoint *c, nw_source_digest **out,
+                                             nw_error *err);
+void nw_source_digest_used(nw_source_digest *d,
+                           uint64_t n_bytes); /* the driver is done with them */
+/* Waits for the end of the files. */
+NW_MUST_USE nw_status nw_source_digest_end(nw_source_digest *d, nw_digest *out, nw_error *err);
+void nw_source_digest_close(nw_source_digest *d); /* gives up what is not done; takes NULL */
+
+#endif
