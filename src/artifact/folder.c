@@ -180,7 +180,7 @@ static int lock_folder(const char *path)
 
 /* Walks over what killed processes left of earlier attempts at a path. */
 typedef struct {
-    nw_partial_fn judge; /* NULL: all is removed */
+    nw_partial_fn judge;
     void *ctx;
     bool replace;
     char *taken; /* the folder that is built on, whose lock is `lock`; NULL: none */
@@ -195,7 +195,7 @@ static void settle(void *ctx, const char *path, int fd)
 {
     leftovers *l = ctx;
     nw_error why = {0};
-    nw_partial verdict = l->judge == NULL ? NW_PARTIAL_REMOVE : l->judge(l->ctx, path, &why);
+    const nw_partial verdict = l->judge(l->ctx, path, &why);
 
     if (verdict == NW_PARTIAL_TAKE && l->taken == NULL) {
         l->taken = strdup(path);
@@ -343,10 +343,34 @@ out:
     return st;
 }
 
+/* Work that could be gone on with, or what is of no use to anybody. */
+static nw_partial keep_work(void *ctx, const char *folder, nw_error *err)
+{
+    (void)ctx;
+    if (!holds(folder, NW_FOLDER_JOURNAL)) {
+        return NW_PARTIAL_REMOVE;
+    }
+    (void)nw_fail(err, NW_E_IO,
+                  "%s: unfinished work of narrow quantize stands there; finish it by its own "
+                  "command, or remove it with --force",
+                  folder);
+    return NW_PARTIAL_REFUSE;
+}
+
 nw_status nw_folder_open(nw_folder *f, const char *path, bool replace, nw_error *err)
 {
     bool taken = false;
-    return nw_folder_resume(f, path, replace, NULL, NULL, &taken, err);
+    return nw_folder_resume(f, path, replace, keep_work, NULL, &taken, err);
+}
+
+nw_status nw_folder_inside(nw_folder *f, const char *dir, nw_error *err)
+{
+    *f = (nw_folder){.path = strdup(dir), .tmp = strdup(dir), .inside = true};
+    if (f->path == NULL || f->tmp == NULL) {
+        nw_folder_close(f);
+        return nw_fail(err, NW_E_NOMEM, "%s: no memory for its name", dir);
+    }
+    return NW_OK;
 }
 
 /* Directory entries reach the disk only when the directory itself is synced. */
@@ -400,6 +424,9 @@ nw_status nw_folder_commit(nw_folder *f, nw_error *err)
 {
     nw_status st = sync_folder(f->tmp, err);
 
+    if (f->inside) {
+        return st;
+    }
     if (st == NW_OK) {
         st = refuse_existing(f->path, f->replace, err); /* it may have come while we worked */
     }

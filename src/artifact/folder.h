@@ -13,12 +13,19 @@ typedef struct {
     char *path; /* final name */
     char *tmp;  /* name while it is being built */
     bool open, replace;
-    int lock; /* while open: descriptor of tmp, which holds the lock */
+    bool inside; /* of another's making (nw_folder_inside) */
+    int lock;    /* while open: descriptor of tmp, which holds the lock */
 } nw_folder;
 
 /* An existing, non-empty `path` is refused unless `replace` is set and it holds a manifest.json or
- * narrow.json, that is, an earlier result; commit then replaces it. */
+ * narrow.json, that is, an earlier result; commit then replaces it. What a stopped run could go on with
+ * (it has a journal) is refused as well, and removed with `replace`. */
 NW_MUST_USE nw_status nw_folder_open(nw_folder *f, const char *path, bool replace, nw_error *err);
+#define NW_FOLDER_JOURNAL "journal.jsonl"
+
+/* A folder that the caller has made and locked, who also gives it its name: commit only syncs it, and
+ * closing removes nothing. */
+NW_MUST_USE nw_status nw_folder_inside(nw_folder *f, const char *dir, nw_error *err);
 
 /* What becomes of a folder that a killed process left. */
 typedef enum {

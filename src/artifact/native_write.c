@@ -345,6 +345,7 @@ static nw_status write_all(const nw_export_job *job, nw_artifact_writer *w, nw_e
 nw_status nw_native_export(const nw_export_job *job, nw_error *err)
 {
     const nw_artifact_target target = {.path = job->dir,
+                                       .inside = true,
                                        .no_tokenizer = job->no_tokenizer,
                                        .source = nw_export_checkpoint(job->source)};
     nw_artifact_writer *w = NULL;

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "artifact/artifact.h"
-#include "artifact/folder.h"
 #include "artifact/hf_files.h"
 #include "base/behind.h"
 #include "base/file.h"
@@ -216,6 +215,9 @@ static nw_status open_folder(nw_artifact_writer *w, const nw_artifact_target *ta
     w->identity = identity_of(&w->manifest, target->source_is, err);
     if (w->identity == NULL) {
         return err->code;
+    }
+    if (target->inside) {
+        return nw_folder_inside(&w->folder, target->path, err);
     }
     st = nw_folder_resume(&w->folder, target->path, target->replace, judge_partial, w, &taken, err);
     if (st == NW_OK && taken) {

@@ -7,17 +7,19 @@
 #ifndef NW_ARTIFACT_WRITER_H
 #define NW_ARTIFACT_WRITER_H
 
+#include "artifact/folder.h"
 #include "artifact/manifest.h"
 
 /* The journal in a partial folder (base/journal.h): of tool, source, calibration and recipe; a line is
  * {"tensor": <its row of the manifest>, "note": <what the maker said of it, or null>}. A line may reach
  * the disk where the tensor's bytes do not: whoever goes on holds each tensor to its hash. */
-#define NW_ARTIFACT_JOURNAL "journal.jsonl"
+#define NW_ARTIFACT_JOURNAL NW_FOLDER_JOURNAL
 
 typedef struct nw_artifact_writer nw_artifact_writer;
 
 typedef struct {
     const char *path;            /* folder to be made */
+    bool inside;                 /* path is there, empty, and its maker gives it its name */
     bool replace;                /* an earlier result of that name is replaced, and an unfinished
                                   * one of something else is removed; otherwise it is refused */
     bool no_tokenizer;           /* the model has none; otherwise a missing tokenizer is an error */

@@ -107,13 +107,9 @@ bool nw_bf16_12_type(uint32_t max_escapes, uint32_t n_cols, nw_panel_type *out)
         return false;
     }
     *out = (nw_panel_type){.kind = NW_PANEL_BF16_12,
-                           .escapes = (uint16_t)(max_escapes == 0 ? 0 : room)};
+                           .escapes =
+                               (uint16_t)(max_escapes <= NW_BF16_12_FEW ? NW_BF16_12_FEW : room)};
     return true;
-}
-
-static size_t escapes_at(uint32_t n_cols)
-{
-    return NW_BF16_12_HEAD + (size_t)((n_cols + 3) / 4) * NW_BF16_12_QUAD;
 }
 
 /* Index of the value in row r, column c within its quad. */
@@ -138,11 +134,10 @@ bool nw_panel_pack_bf16_12(nw_panel_type type, const uint8_t exponents[16], cons
     uint8_t codes[256];
     nw_bf16_12_head head = {.n_escapes = 0};
     nw_bf16_escape end = {.col = NW_BF16_12_END};
-    uint8_t *list = panel + escapes_at(n_cols);
+    uint8_t *list = panel + nw_bf16_12_list_at(type, n_cols);
 
     assert(type.kind == NW_PANEL_BF16_12 && n_rows <= NW_PANEL_ROWS);
     memset(panel, 0, nw_panel_size(type, n_cols));
-    memset(panel + NW_BF16_12_HEAD, 0, escapes_at(n_cols) - NW_BF16_12_HEAD);
     memcpy(head.exponents, exponents, sizeof head.exponents);
     head.exponents[NW_BF16_12_ESCAPE] = 0;
     code_table(exponents, codes);
@@ -166,7 +161,7 @@ bool nw_panel_pack_bf16_12(nw_panel_type type, const uint8_t exponents[16], cons
     for (uint32_t i = head.n_escapes; i <= type.escapes; i++) {
         memcpy(list + i * sizeof end, &end, sizeof end);
     }
-    memcpy(panel, &head, sizeof head);
+    memcpy(panel, &head, offsetof(nw_bf16_12_head, few)); /* the list may follow */
     return true;
 }
 
@@ -177,7 +172,7 @@ const nw_bf16_escape *nw_bf16_12_escapes(nw_panel_type type, const uint8_t *pane
 
     memcpy(&head, panel, sizeof head);
     *n = head.n_escapes < type.escapes ? head.n_escapes : type.escapes;
-    return (const nw_bf16_escape *)(const void *)(panel + escapes_at(n_cols));
+    return (const nw_bf16_escape *)(const void *)(panel + nw_bf16_12_list_at(type, n_cols));
 }
 
 void nw_panel_span_bf16_12(const nw_panel_row *p, uint32_t c0, uint32_t n, float *out)

@@ -195,11 +195,13 @@ static bool to_bf16_12(const nw_bf16_unpacker *u, uint8_t *sym, const uint8_t *s
 {
     const uint32_t n_quads = (n_cols + 3) / 4;
     const nw_bf16_escape end = {.col = NW_BF16_12_END};
-    out12 out = {.list = panel + NW_BF16_12_HEAD + (size_t)n_quads * NW_BF16_12_QUAD,
-                 .room = u->type.escapes};
+    out12 out = {.list = panel + nw_bf16_12_list_at(u->type, n_cols), .room = u->type.escapes};
     nw_bf16_12_head head = {.n_escapes = 0};
+    const size_t quads_end = NW_BF16_12_HEAD + (size_t)n_quads * NW_BF16_12_QUAD;
     const size_t size = nw_panel_size(u->type, n_cols);
 
+    memset(panel, 0, NW_BF16_12_HEAD);
+    memset(panel + quads_end, 0, size - quads_end);
     for (uint32_t j = 0; j < n_quads; j++, sym += QUAD, sm += QUAD) {
         uint8_t *quad = panel + NW_BF16_12_HEAD + (size_t)j * NW_BF16_12_QUAD;
         uint64_t low[4];
@@ -222,12 +224,10 @@ static bool to_bf16_12(const nw_bf16_unpacker *u, uint8_t *sym, const uint8_t *s
     }
     memcpy(head.exponents, u->exponents, sizeof head.exponents);
     head.n_escapes = out.n_escapes;
-    memcpy(panel, &head, sizeof head);
+    memcpy(panel, &head, offsetof(nw_bf16_12_head, few)); /* the list may follow */
     for (uint32_t i = out.n_escapes; i <= out.room; i++) {
         memcpy(out.list + i * sizeof end, &end, sizeof end);
     }
-    uint8_t *rest = out.list + (out.room + (size_t)1) * sizeof end;
-    memset(rest, 0, (size_t)(panel + size - rest));
     return true;
 }
 

@@ -143,7 +143,7 @@ nw_panel_shape nw_panel_shape_of(nw_panel_type type)
                                                : 2U * per_group + (type.zero_point ? 16U : 0U);
         s = (nw_panel_shape){.unit_cols = cols, .unit_bytes = scales + codes};
     }
-    if (type.kind == NW_PANEL_BF16_12) {
+    if (type.kind == NW_PANEL_BF16_12 && type.escapes != NW_BF16_12_FEW) {
         s.tail = (type.escapes + 1U) * (uint32_t)sizeof(nw_bf16_escape);
     }
     return s;

@@ -12,7 +12,8 @@
 typedef struct {
     const nw_checkpoint *ckpt;
     const nw_ckpt_tensor *tensor;
-    const uint8_t *exponents;   /* NULL: the pass that counts */
+    bool own_tables;            /* each panel has its own table of exponents: the only pass */
+    const uint8_t *exponents;   /* of all panels; NULL: the pass that counts */
     float *rows;                /* [n_threads][16][n_cols] */
     uint16_t *half;             /* the same */
     nw_exponent_counts *counts; /* [n_threads] */
@@ -30,6 +31,15 @@ static void to_half(const float *rows, size_t n, uint16_t *half)
     }
 }
 
+/* Of a panel's own values. */
+static void table_of(const uint16_t *half, size_t n, uint8_t exponents[16])
+{
+    nw_exponent_counts counts = {{0}};
+
+    nw_exponent_count(&counts, half, n);
+    nw_bf16_12_table(&counts, exponents);
+}
+
 static void scan_panel(void *ctx, size_t item, unsigned worker)
 {
     scan *s = ctx;
@@ -40,6 +50,7 @@ static void scan_panel(void *ctx, size_t item, unsigned worker)
     const uint32_t n_rows = left < NW_PANEL_ROWS ? left : NW_PANEL_ROWS;
     float *rows = s->rows + worker * n_values;
     uint16_t *half = s->half + worker * n_values;
+    uint8_t own[16];
     nw_error err = {0};
     int none = NW_OK;
 
@@ -57,11 +68,14 @@ static void scan_panel(void *ctx, size_t item, unsigned worker)
                                    s->scratch + worker * nw_bf16_packed_scratch(t->n_cols));
         return;
     }
-    if (s->exponents == NULL) {
+    if (s->own_tables) {
+        table_of(half, (size_t)n_rows * t->n_cols, own);
+    } else if (s->exponents == NULL) {
         nw_exponent_count(&s->counts[worker], half, (size_t)n_rows * t->n_cols);
         return;
     }
-    const uint32_t n = nw_bf16_12_count(s->exponents, half, t->n_cols, n_rows, t->n_cols);
+    const uint32_t n =
+        nw_bf16_12_count(s->own_tables ? own : s->exponents, half, t->n_cols, n_rows, t->n_cols);
     s->most[worker] = n > s->most[worker] ? n : s->most[worker];
 }
 
@@ -88,22 +102,27 @@ static nw_status count_exponents(scan *s, nw_pool *pool, nw_exponent_counts *sum
     return st;
 }
 
-/* Both passes; memory of `s` is there. */
-static nw_status plan(scan *s, nw_pool *pool, uint8_t exponents[16], nw_panel_type *type,
-                      nw_error *err)
+/* One table for all panels. */
+static nw_status plan_table(scan *s, nw_pool *pool, uint8_t exponents[16], nw_error *err)
 {
-    const unsigned n_threads = nw_pool_threads(pool);
     nw_exponent_counts sum = {{0}};
-    uint32_t most = 0;
-    nw_status st = count_exponents(s, pool, &sum, err);
+    const nw_status st = count_exponents(s, pool, &sum, err);
 
-    if (st != NW_OK) {
-        return st;
-    }
     nw_bf16_12_table(&sum, exponents);
     s->exponents = exponents;
-    st = scan_tensor(s, pool, err);
-    for (unsigned i = 0; st == NW_OK && i < n_threads; i++) {
+    return st;
+}
+
+/* All passes; memory of `s` is there. */
+static nw_status plan(scan *s, nw_pool *pool, nw_panel_type *type, nw_error *err)
+{
+    uint8_t exponents[16];
+    uint32_t most = 0;
+
+    s->own_tables = !type->packed;
+    nw_status st = s->own_tables ? NW_OK : plan_table(s, pool, exponents, err);
+    st = st == NW_OK ? scan_tensor(s, pool, err) : st;
+    for (unsigned i = 0; st == NW_OK && i < nw_pool_threads(pool); i++) {
         most = s->most[i] > most ? s->most[i] : most;
     }
     if (st == NW_OK && !nw_bf16_12_type(most, s->tensor->n_cols, type)) {
@@ -139,12 +158,12 @@ static void scan_close(scan *s)
 }
 
 nw_status nw_lossless_plan(const nw_checkpoint *c, const nw_ckpt_tensor *t, nw_pool *pool,
-                           uint8_t exponents[16], nw_panel_type *type, nw_error *err)
+                           nw_panel_type *type, nw_error *err)
 {
     scan s;
     nw_status st = scan_open(&s, c, t, pool, err);
 
-    st = st == NW_OK ? plan(&s, pool, exponents, type, err) : st;
+    st = st == NW_OK ? plan(&s, pool, type, err) : st;
     scan_close(&s);
     return st;
 }
@@ -238,13 +257,16 @@ bool nw_lossless_pack_stored(const nw_packed_plan *p, uint32_t i, const float *r
     return size == p->sizes[i] && nw_bf16_unpack(&p->unpacker, out, size, n_cols, memory, symbols);
 }
 
-bool nw_lossless_pack_panel(nw_panel_type type, const uint8_t exponents[16], const float *rows,
-                            uint32_t n_rows, uint32_t n_cols, uint16_t *half, uint8_t *panel)
+bool nw_lossless_pack_panel(nw_panel_type type, const float *rows, uint32_t n_rows, uint32_t n_cols,
+                            uint16_t *half, uint8_t *panel)
 {
+    uint8_t exponents[16];
+
     to_half(rows, (size_t)n_rows * n_cols, half);
     if (type.kind == NW_PANEL_BF16) {
         nw_panel_pack_bf16(half, n_cols, n_rows, n_cols, panel);
         return true;
     }
+    table_of(half, (size_t)n_rows * n_cols, exponents);
     return nw_panel_pack_bf16_12(type, exponents, half, n_cols, n_rows, n_cols, panel);
 }

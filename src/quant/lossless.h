@@ -8,12 +8,11 @@
 #include "formats/bf16_stored.h"
 #include "model/checkpoint.h"
 
-/* Reads the tensor twice, panels spread over the pool's threads: the exponents that its values, rounded
- * to BF16, use most, and the type whose panels have room for their escapes. Where they would need too
- * much, *type is plain bf16. */
+/* Reads the tensor, panels spread over the pool's threads: the type whose panels have room for the escapes
+ * of its values, rounded to BF16. For a packed type, which has one table of exponents for all panels,
+ * it reads them twice. Where escapes would need too much, *type becomes plain bf16. */
 NW_MUST_USE nw_status nw_lossless_plan(const nw_checkpoint *c, const nw_ckpt_tensor *t,
-                                       nw_pool *pool, uint8_t exponents[16], nw_panel_type *type,
-                                       nw_error *err);
+                                       nw_pool *pool, nw_panel_type *type, nw_error *err);
 
 /* What a packed tensor needs besides: its code, and the bytes of each panel, which stand before the
  * panels in the file. */
@@ -26,7 +25,7 @@ typedef struct nw_packed_plan {
     size_t bound; /* bytes of a panel at most */
 } nw_packed_plan;
 
-/* After a plan, which gave exponents and the type in memory: reads the tensor twice more. The caller
+/* After a plan, which gave the type in memory: reads the tensor twice more. The caller
  * frees the plan. */
 NW_MUST_USE nw_status nw_lossless_plan_packed(const nw_checkpoint *c, const nw_ckpt_tensor *t,
                                               nw_pool *pool, nw_panel_type type,
@@ -42,8 +41,7 @@ size_t nw_packed_scratch_bytes(const nw_packed_plan *p, uint32_t n_cols);
 
 /* One panel of a tensor that was planned, from n_rows <= 16 rows of float32 values; `half` is working
  * memory of n_rows * n_cols. False when the rows are not those that were planned. */
-NW_MUST_USE bool nw_lossless_pack_panel(nw_panel_type type, const uint8_t exponents[16],
-                                        const float *rows, uint32_t n_rows, uint32_t n_cols,
-                                        uint16_t *half, uint8_t *panel);
+NW_MUST_USE bool nw_lossless_pack_panel(nw_panel_type type, const float *rows, uint32_t n_rows,
+                                        uint32_t n_cols, uint16_t *half, uint8_t *panel);
 
 #endif

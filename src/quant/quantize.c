@@ -82,8 +82,7 @@ static bool pack_panel(block_job *job, size_t item, const float *rows, uint32_t 
     }
     *decodable = panel;
     if (ch->type.kind == NW_PANEL_BF16_12) {
-        if (!nw_lossless_pack_panel(ch->type, ch->exponents, rows, n_rows, ch->tensor->n_cols,
-                                    scratch, panel)) {
+        if (!nw_lossless_pack_panel(ch->type, rows, n_rows, ch->tensor->n_cols, scratch, panel)) {
             (void)nw_fail(err, NW_E_IO, "tensor '%s' changed while it was read", ch->tensor->name);
             return false;
         }
@@ -309,9 +308,36 @@ static void look_ahead(const nw_quantize_driver *d, const nw_recipe_choice *choi
     }
 }
 
+/* All panels of an open job, `block` at a time; in the end nothing of the job's memory is in use. */
+static nw_status write_panels(nw_quantize_driver *d, block_job *job, uint32_t block,
+                              nw_tensor_error *sum, nw_output_error *output, nw_error *err)
+{
+    const nw_recipe_choice *choice = job->choice;
+    const uint32_t n_panels = nw_panel_count(choice->tensor->n_rows);
+    nw_error late = {.code = NW_OK};
+    nw_status st = NW_OK;
+
+    for (uint32_t p = 0; st == NW_OK && p < n_panels; p += block) {
+        job->panel0 = p;
+        look_ahead(d, choice, p + block, block);
+        st = run_block(d, job, n_panels - p < block ? n_panels - p : block, sum, output, err);
+        if (st == NW_OK && nw_stop_requested()) {
+            st = nw_fail(err, NW_E_CANCELLED, "stopped at tensor '%s'", choice->tensor->name);
+        }
+        if (d->options->show_progress) {
+            nw_progress_step(&d->progress, d->n_done < d->n_params ? d->n_done : d->n_params - 1);
+        }
+    }
+    if (nw_artifact_writer_settle(d->writer, &late) != NW_OK && st == NW_OK) {
+        *err = late;
+        st = late.code;
+    }
+    nw_source_digest_used(d->source, choice->tensor->n_bytes);
+    return st;
+}
+
 static nw_status write_matrix(nw_quantize_driver *d, const nw_recipe_choice *choice, nw_error *err)
 {
-    const uint32_t n_panels = nw_panel_count(choice->tensor->n_rows);
     const nw_hessian *h = NULL;
     nw_tensor_error sum = {0};
     nw_output_error output = {0};
@@ -325,24 +351,8 @@ static nw_status write_matrix(nw_quantize_driver *d, const nw_recipe_choice *cho
     if (st == NW_OK && choice->packed != NULL) {
         st = write_packed_frame(d, choice, false, err);
     }
-    for (uint32_t p = 0; st == NW_OK && p < n_panels; p += block) {
-        job.panel0 = p;
-        look_ahead(d, choice, p + block, block);
-        st = run_block(d, &job, n_panels - p < block ? n_panels - p : block, &sum, &output, err);
-        if (st == NW_OK && nw_stop_requested()) {
-            st = nw_fail(err, NW_E_CANCELLED, "stopped at tensor '%s'", choice->tensor->name);
-        }
-        if (d->options->show_progress) {
-            nw_progress_step(&d->progress, d->n_done < d->n_params ? d->n_done : d->n_params - 1);
-        }
-    }
-    nw_error late = {.code = NW_OK};
-    if (nw_artifact_writer_settle(d->writer, &late) != NW_OK && st == NW_OK) {
-        *err = late;
-        st = late.code;
-    }
+    st = st == NW_OK ? write_panels(d, &job, block, &sum, &output, err) : st;
     job_close(&job);
-    nw_source_digest_used(d->source, choice->tensor->n_bytes);
     if (st == NW_OK && choice->packed != NULL) {
         st = write_packed_frame(d, choice, true, err);
     }

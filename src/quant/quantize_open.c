@@ -311,7 +311,7 @@ static nw_status write_inputs(nw_quantize_driver *d, nw_error *err)
 static nw_status plan_lossless(nw_quantize_driver *d, nw_recipe_choice *ch, nw_error *err)
 {
     const bool packed = ch->type.packed;
-    nw_status st = nw_lossless_plan(d->ckpt, ch->tensor, d->pool, ch->exponents, &ch->type, err);
+    nw_status st = nw_lossless_plan(d->ckpt, ch->tensor, d->pool, &ch->type, err);
 
     ch->widened = !packed && ch->type.kind == NW_PANEL_BF16;
     if (st == NW_OK && packed) {

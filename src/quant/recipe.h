@@ -85,9 +85,8 @@ typedef struct {
     nw_method asked;          /* what the recipe says */
     bool widened; /* asked for as bf16-12, whose panels have no room for its escapes: bf16 */
     struct nw_packed_plan *packed; /* type.packed, once its values were read; of the driver */
-    uint8_t exponents[16]; /* bf16-12: of the tensor, once its values were read (lossless.h) */
-    float absmax;          /* nvfp4, scale tensor: once values were read (tensor_scale.h) */
-    const char *why;       /* the pattern that decided, or "kept"; borrowed from the recipe */
+    float absmax;                  /* nvfp4, scale tensor: once values were read (tensor_scale.h) */
+    const char *why; /* the pattern that decided, or "kept"; borrowed from the recipe */
 } nw_recipe_choice;
 
 /* Resolves the recipe against a checkpoint; *out [n tensors] is freed by the caller. All mistakes

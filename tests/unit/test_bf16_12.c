@@ -40,6 +40,36 @@ static void bytes_stand_where_the_header_says(void **state)
     assert_int_equal(e[7].col, NW_BF16_12_END);
 }
 
+/* With room for four escapes the list is in the head, and the panel ends with its quads. */
+static void few_escapes_lie_in_the_head(void **state)
+{
+    static const uint8_t exponents[16] = {127};
+    const nw_panel_type type = {.kind = NW_PANEL_BF16_12, .escapes = NW_BF16_12_FEW};
+    uint16_t w[8] = {0x4000, 0x3F80, 0x4100, 0x3F80, 0, 0xC000, 0x3F81, 0x4180};
+    _Alignas(64) uint8_t panel[64 + 2 * 96];
+    float row[8];
+    size_t bytes = 0;
+    uint32_t n = 0;
+
+    (void)state;
+    assert_true(nw_panel_bytes(type, 8, &bytes));
+    assert_int_equal(bytes, sizeof panel);
+    memset(panel, 0xA5, sizeof panel);
+    assert_true(nw_panel_pack_bf16_12(type, exponents, w, 8, 1, 8, panel));
+    const nw_bf16_escape *e = nw_bf16_12_escapes(type, panel, 8, &n);
+    assert_ptr_equal(e, panel + 24);
+    assert_int_equal(n, 4);
+    assert_int_equal(e[3].col, 7);
+    assert_int_equal(e[3].bits, 0x4180);
+    assert_int_equal(e[4].col, NW_BF16_12_END);
+    nw_panel_unpack_row(type, panel, 8, 0, row);
+    for (int c = 0; c < 8; c++) {
+        assert_int_equal(nw_f32_bits(row[c]), (uint32_t)w[c] << 16);
+    }
+    w[4] = 0x4080; /* the fifth */
+    assert_false(nw_panel_pack_bf16_12(type, exponents, w, 8, 1, 8, panel));
+}
+
 /* All 65,536 patterns, NaN payloads among them, in panels of 16 rows. */
 static void every_bit_pattern_comes_back(void **state)
 {
@@ -114,8 +144,10 @@ static void room_fills_whole_lines_and_has_a_limit(void **state)
 
     (void)state;
     assert_true(nw_bf16_12_type(0, 64, &type));
-    assert_int_equal(type.escapes, 0);
-    assert_true(nw_bf16_12_type(1, 64, &type));
+    assert_int_equal(type.escapes, NW_BF16_12_FEW);
+    assert_true(nw_bf16_12_type(4, 64, &type));
+    assert_int_equal(type.escapes, NW_BF16_12_FEW);
+    assert_true(nw_bf16_12_type(5, 64, &type));
     assert_int_equal(type.escapes, 7);
     assert_true(nw_bf16_12_type(8, 64, &type)); /* 16 * 64 / 128 */
     assert_int_equal(type.escapes, 15);
@@ -179,6 +211,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_stand_where_the_header_says),
+        cmocka_unit_test(few_escapes_lie_in_the_head),
         cmocka_unit_test(every_bit_pattern_comes_back),
         cmocka_unit_test(the_table_holds_the_most_frequent_exponents),
         cmocka_unit_test(a_panel_without_room_is_refused),

@@ -6,6 +6,7 @@
 
 #include "base/rng.h"
 #include "formats/bf16_packed.h"
+#include "formats/bf16_stored.h"
 #include "formats/half.h"
 #include "table.h"
 
@@ -236,6 +237,34 @@ static void a_head_from_a_file_is_checked(void **state)
     free(u);
 }
 
+/* A head may ask for as many escapes as the columns could need, and no more: the room for them is taken
+ * before a panel is read. */
+static void escapes_are_bounded_by_the_columns(void **state)
+{
+    enum { COLS = 64, SIZE = 4096 };
+    nw_exponent_counts counts = {{[100] = 5, [101] = 9, [102] = 1}};
+    const uint32_t most = nw_bf16_12_most(COLS);
+    uint8_t *bytes = calloc(1, SIZE);
+    nw_bf16_stored s;
+
+    (void)state;
+    assert_non_null(bytes);
+    assert_true(most > 0 && most < COLS * 16);
+    for (uint32_t more = 0; more < 2; more++) {
+        nw_bf16_packed_head head;
+        const uint32_t size = SIZE - sizeof head - sizeof(uint32_t);
+        nw_bf16_packed_head_make(&counts, most + more, &head);
+        memcpy(bytes, &head, sizeof head);
+        memcpy(bytes + sizeof head, &size, sizeof size);
+        assert_int_equal(nw_bf16_stored_open(&s, bytes, SIZE, 16, COLS), more == 0);
+        if (more == 0) {
+            assert_int_equal(s.type.escapes, most);
+            nw_bf16_stored_close(&s);
+        }
+    }
+    free(bytes);
+}
+
 /* On gaussian weights: within 0.1 bit of the entropy of the exponents, and below 68 % of BF16. */
 static void gaussian_weights_take_less_than_11_bits(void **state)
 {
@@ -276,6 +305,7 @@ int main(void)
         cmocka_unit_test(lengths_are_limited_and_complete),
         cmocka_unit_test(one_symbol_or_none_has_a_code),
         cmocka_unit_test(a_head_from_a_file_is_checked),
+        cmocka_unit_test(escapes_are_bounded_by_the_columns),
         cmocka_unit_test(gaussian_weights_take_less_than_11_bits),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

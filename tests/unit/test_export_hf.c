@@ -197,6 +197,9 @@ static void rounded_scales_are_reported(void **state)
 static struct refusal {
     const char *name, *format, *head, *targets, *message;
 } refusals[] = {
+    {"rounded_to_bf16", "compressed-tensors", "scale: search", LINEARS "int4-g32}",
+     "no BF16 numbers and were rounded to them"},
+    {"rounded_to_f16", "gptq", "scale: search", LINEARS "int8}", "no F16 numbers"},
     {"v_stays_wide", "compressed-tensors", BF16_SCALES,
      "  - {match: '.*[qk]_proj', weights: int4-g32}", "must have the same scheme"},
     {"gate_wider_than_up", "awq", BF16_SCALES, "  - {match: '.*gate_proj', weights: int4-g32-zp}",
@@ -228,9 +231,33 @@ static void is_refused(void **state)
     }
 }
 
+static float faint(nw_role role, size_t i, float value)
+{
+    (void)i;
+    return nw_role_is_norm(role) ? value : value * 1e-10F;
+}
+
+/* Row scales are F32: absmax / 127 of weights of 1e-10 is 0 in F16, which would make zeros of them. */
+static void scales_that_f16_has_not_are_refused(void **state)
+{
+    nw_tiny t = nw_tiny_llama();
+    nw_export_report report = {0};
+    nw_error err = {0};
+
+    (void)state;
+    t.dtype = NW_FMT_BF16;
+    t.config.tied = false;
+    t.shape = faint;
+    nw_tiny_write(&t, in_dir("faint"));
+    quantize("faint", "scale: search", LINEARS "int8}");
+    assert_int_equal(export_as("gptq", "native", 0, false, &report, &err), NW_E_RANGE);
+    assert_non_null(strstr(err.message, "is too small for"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scales_that_f16_has_not_are_refused),
         cmocka_unit_test(shards_are_read_back),
         cmocka_unit_test(rounded_scales_are_reported),
     };

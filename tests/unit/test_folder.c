@@ -64,6 +64,24 @@ static void a_running_folder_is_left_alone(void **state)
     assert_true(nw_file_exists(in_dir("two")));
 }
 
+/* What a stopped quantize finished is not thrown away by the next command that writes there. */
+static void finished_work_is_left_alone(void **state)
+{
+    nw_error err = {0};
+    nw_folder f = {0};
+
+    (void)state;
+    must(nw_file_mkdirs(in_dir("w.partial-stoppd"), &err), &err);
+    put(in_dir("w.partial-stoppd"), "journal.jsonl");
+    assert_int_equal(nw_folder_open(&f, in_dir("w"), false, &err), NW_E_IO);
+    assert_non_null(strstr(err.message, "w.partial-stoppd: "));
+    assert_non_null(strstr(err.message, "--force"));
+    assert_true(nw_file_exists(in_dir("w.partial-stoppd")));
+    must(nw_folder_open(&f, in_dir("w"), true, &err), &err);
+    assert_false(nw_file_exists(in_dir("w.partial-stoppd")));
+    nw_folder_close(&f);
+}
+
 static void closing_without_commit_leaves_nothing(void **state)
 {
     nw_error err = {0};
@@ -83,6 +101,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_runs_folder_is_removed_by_the_next),
         cmocka_unit_test(a_running_folder_is_left_alone),
+        cmocka_unit_test(finished_work_is_left_alone),
         cmocka_unit_test(closing_without_commit_leaves_nothing),
     };
     dir = nw_tmpdir_make();

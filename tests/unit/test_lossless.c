@@ -77,10 +77,12 @@ static void matrices_hold_the_same_bits(void **state)
     nw_manifest_release(&m);
 }
 
-/* The same weights entropy-coded on the disk: in memory byte for byte the panels of the 12-bit artifact,
- * with fewer bytes in the file, for any number of threads. */
-static void packed_artifacts_become_the_same_panels(void **state)
+/* The same weights entropy-coded on the disk: in memory the bits of the 12-bit artifact, with one table of
+ * exponents a tensor where that has one a panel. */
+static void packed_artifacts_hold_the_same_bits(void **state)
 {
+    float x[1024];
+    float y[1024];
     nw_artifact *twelve = NULL;
     nw_artifact *stored = NULL;
     nw_manifest m = {0};
@@ -101,14 +103,15 @@ static void packed_artifacts_become_the_same_panels(void **state)
         assert_true(t->type.packed);
         assert_false(b->type.packed);
         assert_int_equal(a->type.kind, b->type.kind);
-        assert_int_equal(a->type.escapes, b->type.escapes);
-        assert_int_equal(a->n_bytes, b->n_bytes);
-        assert_memory_equal(a->data, b->data, a->n_bytes);
+        assert_true(a->n_bytes <= b->n_bytes && a->n_cols <= NW_COUNT(x));
+        for (uint32_t r = 0; r < a->n_rows; r++) {
+            nw_panel_unpack_row(a->type, a->data, a->n_cols, r, x);
+            nw_panel_unpack_row(b->type, b->data, b->n_cols, r, y);
+            assert_memory_equal(x, y, a->n_cols * sizeof *x);
+        }
         assert_true((uintptr_t)b->data % 64 == 0);
         assert_true(t->max_abs_err == 0);
     }
-    assert_int_equal(nw_artifact_get_facts(twelve)->weight_bytes,
-                     nw_artifact_get_facts(stored)->weight_bytes);
     nw_artifact_close(twelve);
     nw_artifact_close(stored);
     nw_manifest_release(&m);
@@ -161,7 +164,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matrices_hold_the_same_bits),
-        cmocka_unit_test(packed_artifacts_become_the_same_panels),
+        cmocka_unit_test(packed_artifacts_hold_the_same_bits),
         cmocka_unit_test(a_damaged_packed_tensor_is_named),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
