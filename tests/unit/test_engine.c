@@ -334,9 +334,29 @@ static void activations_follow_the_manifest(void **state)
     }
 }
 
+/* Where nobody says otherwise: F32 of an F32 model, BF16 of one in BF16 and of what was quantized. */
+static void keys_and_values_are_as_wide_as_the_model(void **state)
+{
+    static const struct {
+        int model;
+        const char *kv;
+    } want[] = {{0, "f32"}, {2, "bf16"}, {3, "bf16"}, {4, "bf16"}};
+    (void)state;
+    for (size_t i = 0; i < NW_COUNT(want); i++) {
+        const nw_engine_options o = fixture_options();
+        nw_engine *e = fixture_engine(want[i].model, &o);
+        assert_string_equal(nw_engine_get_facts(e)->kv_k, want[i].kv);
+        assert_string_equal(nw_engine_get_facts(e)->kv_v, want[i].kv);
+        nw_engine_close(e);
+    }
+}
+
 int main(void)
 {
-    static const struct CMUnitTest tests[] = {cmocka_unit_test(activations_follow_the_manifest)};
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(activations_follow_the_manifest),
+        cmocka_unit_test(keys_and_values_are_as_wide_as_the_model),
+    };
     int failed = 0;
 
     (void)fixture_setup(NULL);
