@@ -26,11 +26,11 @@ static nw_avx512_linear *as_bf16(nw_panel_type type, uint32_t n_tokens)
                                            : nw_avx512_linear_expanded;
 }
 
-/* Nibbles with scales and nothing else. */
+/* Nibbles with one level of scales. */
 static bool is_plain_nibble(nw_panel_type type)
 {
     return type.kind == NW_PANEL_NVFP4 || type.kind == NW_PANEL_MXFP4 ||
-           (type.kind == NW_PANEL_INT4 && !type.zero_point && !type.min && !type.two_level);
+           (type.kind == NW_PANEL_INT4 && !type.two_level);
 }
 
 static nw_avx512_linear *linear_of(nw_panel_type type, nw_act_kind act, uint32_t n_tokens)

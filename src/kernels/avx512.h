@@ -107,7 +107,7 @@ nw_avx512_linear nw_avx512_linear_bf16;
 nw_avx512_linear nw_avx512_linear_row_a16;
 nw_avx512_linear nw_avx512_linear_bf16_12;
 nw_avx512_linear nw_avx512_linear_expanded;
-/* INT8 and INT16 activations for INT4 with scales alone, NVFP4 and MXFP4. */
+/* INT8 and INT16 activations for INT4 with one level of scales, NVFP4 and MXFP4. */
 nw_avx512_linear nw_avx512_linear_nibble;
 /* INT8 and INT16 activations for other integer codes; int8 with a scale a row x INT8. */
 nw_avx512_linear nw_avx512_linear_group_a8;

@@ -1,4 +1,4 @@
-/* linear of tiles of tokens for INT4 with a scale alone, NVFP4 and MXFP4, x INT8 or INT16 activations:
+/* linear of tiles of tokens for INT4 with one level of scales, NVFP4 and MXFP4, x INT8 or INT16 activations:
  * 4 panels x 3 tokens (of MXFP4, whose look-ups cost more than loads, 2 x 6), or 2 x 4 where an activation
  * is two bytes, so that the sums of a group (12 or 16) and the results stay in registers. What
  * multiplies and how sums are scaled: avx512_nibble.h.
@@ -70,7 +70,7 @@ NW_INLINE void add_codes(const nw_tile *t, place *p, sums *c, const bool low, co
 NW_INLINE void begin(sums *c, int32_t (*starts)[NW_NIB_STARTS], uint32_t i, const nw_nibble_form f)
 {
     NW_EACH(m, f.mr) {
-        const __m512i start = _mm512_set1_epi32(starts[m][i]);
+        const __m512i start = nw_nib_start(f, starts[m][i]);
         NW_EACH(v, f.nv) {
             c->one[m * f.nv + v] = start;
             c->two[m * f.nv + v] = _mm512_setzero_si512();
@@ -96,6 +96,20 @@ NW_INLINE void scale_sums(const nw_tile *t, const sums *c, const __m512 *s, uint
     }
 }
 
+/* y += minima of the groups * the sums of the activations, number `at` of the starts. */
+NW_INLINE void add_minima(const nw_tile *t, const place *p, int32_t (*starts)[NW_NIB_STARTS],
+                          uint32_t at, const __m512 *s, __m512 *y, const nw_nibble_form f)
+{
+    NW_EACH(v, f.nv) {
+        const __m512 min = nw_nib_min(f, p->w + v * t->w_stride, s[v]);
+        NW_EACH(m, f.mr) {
+            const unsigned i = m * f.nv + v;
+            y[i] = _mm512_fmadd_ps(min, nw_nib_act_sum(starts[m][at]), y[i]);
+            __asm__("" : "+v"(y[i])); /* see above */
+        }
+    }
+}
+
 /* Group i of the row, number `at` of the starts. */
 NW_INLINE void add_group(const nw_tile *t, place *p, int32_t (*starts)[NW_NIB_STARTS], uint32_t i,
                          uint32_t at, __m512 *y, const nw_nibble_form f)
@@ -112,6 +126,9 @@ NW_INLINE void add_group(const nw_tile *t, place *p, int32_t (*starts)[NW_NIB_ST
             s[v] = nw_nib_scale(f, p->w + v * t->w_stride, h);
         }
         scale_sums(t, &c, s, col, y, f);
+    }
+    if (nw_nib_has_min(f)) {
+        add_minima(t, p, starts, at, s, y, f);
     }
     p->w += nw_nib_group_bytes(f);
     NW_EACH(m, f.mr) {
@@ -214,6 +231,18 @@ NW_INLINE void tokens(const nw_tile *t, nw_nibble_form f, unsigned mr, const uns
 TILES(int4_32_a8, NW_NIB_INT4, 4, 1, 4, 3)
 TILES(int4_64_a8, NW_NIB_INT4, 8, 1, 4, 3)
 TILES(int4_128_a8, NW_NIB_INT4, 16, 1, 4, 3)
+TILES(zero_32_a8, NW_NIB_INT4_ZERO, 4, 1, 4, 3)
+TILES(zero_32_a16, NW_NIB_INT4_ZERO, 4, 2, 2, 4)
+TILES(zero_64_a8, NW_NIB_INT4_ZERO, 8, 1, 4, 3)
+TILES(zero_64_a16, NW_NIB_INT4_ZERO, 8, 2, 2, 4)
+TILES(zero_128_a8, NW_NIB_INT4_ZERO, 16, 1, 4, 3)
+TILES(zero_128_a16, NW_NIB_INT4_ZERO, 16, 2, 2, 4)
+TILES(min_32_a8, NW_NIB_INT4_MIN, 4, 1, 4, 3)
+TILES(min_32_a16, NW_NIB_INT4_MIN, 4, 2, 2, 4)
+TILES(min_64_a8, NW_NIB_INT4_MIN, 8, 1, 4, 3)
+TILES(min_64_a16, NW_NIB_INT4_MIN, 8, 2, 2, 4)
+TILES(min_128_a8, NW_NIB_INT4_MIN, 16, 1, 4, 3)
+TILES(min_128_a16, NW_NIB_INT4_MIN, 16, 2, 2, 4)
 TILES(mxfp4_a8, NW_NIB_MXFP4, 4, 1, 2, 6)
 TILES(nvfp4_a8, NW_NIB_NVFP4, 4, 1, 2, 4)
 TILES(int4_32_a16, NW_NIB_INT4, 4, 2, 2, 4)
@@ -232,6 +261,12 @@ TILES(nvfp4_a16, NW_NIB_NVFP4, 4, 2, 2, 4)
 static const nw_tile_width many[][2][2] = {{WIDTHS(int4_32_a8, 4, 3), WIDTHS(int4_32_a16, 2, 4)},
                                            {WIDTHS(int4_64_a8, 4, 3), WIDTHS(int4_64_a16, 2, 4)},
                                            {WIDTHS(int4_128_a8, 4, 3), WIDTHS(int4_128_a16, 2, 4)},
+                                           {WIDTHS(zero_32_a8, 4, 3), WIDTHS(zero_32_a16, 2, 4)},
+                                           {WIDTHS(zero_64_a8, 4, 3), WIDTHS(zero_64_a16, 2, 4)},
+                                           {WIDTHS(zero_128_a8, 4, 3), WIDTHS(zero_128_a16, 2, 4)},
+                                           {WIDTHS(min_32_a8, 4, 3), WIDTHS(min_32_a16, 2, 4)},
+                                           {WIDTHS(min_64_a8, 4, 3), WIDTHS(min_64_a16, 2, 4)},
+                                           {WIDTHS(min_128_a8, 4, 3), WIDTHS(min_128_a16, 2, 4)},
                                            {WIDTHS(mxfp4_a8, 2, 6), WIDTHS(mxfp4_a16, 2, 4)},
                                            {WIDTHS(nvfp4_a8, 2, 4), WIDTHS(nvfp4_a16, 2, 4)}};
 
@@ -239,9 +274,10 @@ void nw_avx512_linear_nibble(const nw_weight *w, const nw_act *a, uint32_t panel
                              float *y, size_t ldy)
 {
     const unsigned np = a->kind == NW_ACT_INT8 ? 1 : 2;
-    const unsigned i = w->type.kind == NW_PANEL_INT4    ? w->type.group / 64U
-                       : w->type.kind == NW_PANEL_MXFP4 ? 3
-                                                        : 4;
+    const unsigned minima = w->type.zero_point ? 1 : w->type.min ? 2 : 0;
+    const unsigned i = w->type.kind == NW_PANEL_INT4    ? minima * 3 + w->type.group / 64U
+                       : w->type.kind == NW_PANEL_MXFP4 ? 9
+                                                        : 10;
     const nw_tile_fn one = nw_avx512_nibble_one(w->type, np);
     const nw_tile_width ones[] = {{4, 1, one}, {1, 1, one}};
 

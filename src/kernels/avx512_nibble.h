@@ -1,17 +1,25 @@
-/* What one token and tiles of tokens share for INT4 with a scale alone, NVFP4 and MXFP4: how 64 bytes of
+/* What one token and tiles of tokens share for INT4 with one level of scales, NVFP4 and MXFP4: how 64 bytes of
  * nibbles become unsigned bytes, where things stand, and how sums are scaled. In a group sums are
  * exact int32; then, the same for every tile shape:
  *   8-bit activations    f = sum * scale + f, a group
  *   16-bit ones          t = sum * scale + t, a group;  f = t * (their scale) + f, 128 columns
  *   16-bit ones, MXFP4   f = (sum * their scale) * scale + f, a group: a product with its scales, of
  *                        8 bits of exponent, may leave the range of a float that the result is in
+ * and with minima, min * (sum of the activations' codes) is added where sum * scale was. A zero point is a
+ * minimum, -scale * zero, exactly.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NW_KERNELS_AVX512_NIBBLE_H
 #define NW_KERNELS_AVX512_NIBBLE_H
 
 #include "kernels/avx512.h"
 
-typedef enum { NW_NIB_INT4, NW_NIB_MXFP4, NW_NIB_NVFP4 } nw_nibble_kind;
+typedef enum {
+    NW_NIB_INT4,
+    NW_NIB_INT4_ZERO,
+    NW_NIB_INT4_MIN,
+    NW_NIB_MXFP4,
+    NW_NIB_NVFP4
+} nw_nibble_kind;
 
 /* What is constant in a function: codes, 64-byte steps of a group, bytes of an activation, panels,
  * tokens. */
@@ -19,6 +27,16 @@ typedef struct {
     nw_nibble_kind k;
     unsigned steps, np, nv, mr;
 } nw_nibble_form;
+
+NW_INLINE bool nw_nib_is_int(const nw_nibble_form f)
+{
+    return f.k <= NW_NIB_INT4_MIN;
+}
+
+NW_INLINE bool nw_nib_has_min(const nw_nibble_form f)
+{
+    return f.k == NW_NIB_INT4_ZERO || f.k == NW_NIB_INT4_MIN;
+}
 
 NW_INLINE unsigned nw_nib_cols(const nw_nibble_form f)
 {
@@ -28,7 +46,8 @@ NW_INLINE unsigned nw_nib_cols(const nw_nibble_form f)
 /* Bytes of a group's scales, which stand before its codes, and of a group. */
 NW_INLINE size_t nw_nib_scale_bytes(const nw_nibble_form f)
 {
-    return f.k == NW_NIB_MXFP4 ? 16 : 32;
+    static const uint8_t bytes[] = {32, 48, 64, 16, 32};
+    return bytes[f.k];
 }
 
 NW_INLINE size_t nw_nib_group_bytes(const nw_nibble_form f)
@@ -45,7 +64,7 @@ NW_INLINE unsigned nw_nib_halves(const nw_nibble_form f)
 /* What a code has been moved up by, to be unsigned. E2M1 codes are twice their value. */
 NW_INLINE int32_t nw_nib_zero(const nw_nibble_form f)
 {
-    return f.k == NW_NIB_INT4 ? 8 : 12;
+    return f.k == NW_NIB_INT4 ? 8 : nw_nib_has_min(f) ? 0 : 12;
 }
 
 NW_INLINE __m512i nw_nib_table(void)
@@ -56,8 +75,8 @@ NW_INLINE __m512i nw_nib_table(void)
 
 NW_INLINE __m512i nw_nib_low(const nw_nibble_form f, __m512i x)
 {
-    return f.k == NW_NIB_INT4 ? _mm512_and_si512(x, _mm512_set1_epi32(0x0F0F0F0F))
-                              : _mm512_permutexvar_epi8(x, nw_nib_table());
+    return nw_nib_is_int(f) ? _mm512_and_si512(x, _mm512_set1_epi32(0x0F0F0F0F))
+                            : _mm512_permutexvar_epi8(x, nw_nib_table());
 }
 
 /* The scales of the 16 rows: of the group, or of half 0 (low nibbles) or 1 of it. Those of NVFP4 2^-8
@@ -65,7 +84,7 @@ NW_INLINE __m512i nw_nib_low(const nw_nibble_form f, __m512i x)
  * subnormals included. 2^(e - 127) is the float with exponent field e; that of e = 0 is subnormal. */
 NW_INLINE __m512 nw_nib_scale(const nw_nibble_form f, const uint8_t *group, unsigned half)
 {
-    if (f.k == NW_NIB_INT4) {
+    if (nw_nib_is_int(f)) {
         return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)group));
     }
     const __m128i codes =
@@ -78,10 +97,22 @@ NW_INLINE __m512 nw_nib_scale(const nw_nibble_form f, const uint8_t *group, unsi
     return _mm512_cvtph_ps(_mm256_and_si256(x, _mm256_set1_epi16((short)0xBFFF)));
 }
 
+/* The minima of the 16 rows, given their scales. */
+NW_INLINE __m512 nw_nib_min(const nw_nibble_form f, const uint8_t *group, __m512 scale)
+{
+    const uint8_t *at = group + 32;
+
+    if (f.k == NW_NIB_INT4_MIN) {
+        return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)at));
+    }
+    const __m512i zero = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)at));
+    return _mm512_mul_ps(_mm512_sub_ps(_mm512_setzero_ps(), scale), _mm512_cvtepi32_ps(zero));
+}
+
 /* What remains to be multiplied to a row's result beside the scale of 8-bit activations. */
 NW_INLINE float nw_nib_unit(const nw_tile *t, const uint8_t *panel, const nw_nibble_form f)
 {
-    return f.k == NW_NIB_INT4    ? 1.0F
+    return nw_nib_is_int(f)      ? 1.0F
            : f.k == NW_NIB_MXFP4 ? 0.5F
                                  : 128.0F * nw_panel_tensor_scale(t->type, panel);
 }
@@ -112,11 +143,28 @@ NW_INLINE nw_nibble_row nw_nib_row(const nw_tile *t, const nw_nibble_form f)
 #define NW_NIB_STARTS 16u
 
 /* What the sums of the low (or only) bytes start at, -zero times those of the activations, for
- * NW_NIB_STARTS of them. Reads past the last one stay in the row: codes follow. */
+ * NW_NIB_STARTS of them; with minima those of the activations, as floats. Reads past the last one stay
+ * in the row: codes follow. */
 NW_INLINE void nw_nib_starts(const uint8_t *sums, const nw_nibble_form f, int32_t *starts)
 {
     const __m512i x = _mm512_loadu_si512(sums);
+
+    if (nw_nib_has_min(f)) {
+        _mm512_store_si512(starts, _mm512_castps_si512(_mm512_cvtepi32_ps(x)));
+        return;
+    }
     _mm512_store_si512(starts, _mm512_mullo_epi32(x, _mm512_set1_epi32(-nw_nib_zero(f))));
+}
+
+/* What a sum starts at, and what a minimum is multiplied by. */
+NW_INLINE __m512i nw_nib_start(const nw_nibble_form f, int32_t start)
+{
+    return nw_nib_has_min(f) ? _mm512_setzero_si512() : _mm512_set1_epi32(start);
+}
+
+NW_INLINE __m512 nw_nib_act_sum(int32_t start)
+{
+    return _mm512_castsi512_ps(_mm512_set1_epi32(start));
 }
 
 /* One sum of two planes, the low bytes' first. */
@@ -146,7 +194,7 @@ NW_INLINE void nw_nib_store(const nw_tile *t, unsigned v, unsigned m, __m512 y,
     if (f.np == 1) {
         memcpy(&head, t->a + m * t->a_stride, sizeof head);
     }
-    if (f.k != NW_NIB_INT4) {
+    if (!nw_nib_is_int(f)) {
         y = _mm512_mul_ps(y, _mm512_set1_ps(nw_nib_unit(t, t->w + v * t->w_stride, f)));
     }
     nw_store_rows(t->y + m * t->ldy + v * 16, nw_rows_left(t, v),

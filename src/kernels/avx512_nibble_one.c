@@ -1,4 +1,4 @@
-/* linear of one token for INT4 with a scale alone, NVFP4 and MXFP4, x INT8 or INT16 activations. What
+/* linear of one token for INT4 with one level of scales, NVFP4 and MXFP4, x INT8 or INT16 activations. What
  * bounds it is memory, so a panel is read as one stream from front to back, scales where they stand,
  * and left to the hardware's prefetchers: nothing asked for by software read faster (docs/speed.md).
  * High nibbles of INT4 are multiplied where they are, as 16 times the code, and their sums divided:
@@ -22,7 +22,7 @@ NW_INLINE void add_group(sums *c, const uint8_t *codes, const uint8_t *a, size_t
         __m512i x = _mm512_loadu_si512(codes + j * 64);
         __asm__("" : "+v"(x)); /* loaded once: gcc would read it again for the high nibbles */
         const __m512i x0 = nw_nib_low(f, x);
-        const __m512i x1 = f.k == NW_NIB_INT4
+        const __m512i x1 = nw_nib_is_int(f)
                                ? _mm512_and_si512(x, _mm512_set1_epi32((int)0xF0F0F0F0))
                                : nw_nib_low(f, _mm512_srli_epi16(x, 4));
         c->low[0] = nw_dpbusd_at(c->low[0], x0, one + j * 4);
@@ -34,8 +34,9 @@ NW_INLINE void add_group(sums *c, const uint8_t *codes, const uint8_t *a, size_t
     }
 }
 
-NW_INLINE void scale_group(const sums *c, const uint8_t *group, __m512 act, __m512 *y,
-                           const nw_nibble_form f)
+/* act: the scale of 16-bit activations, where it is applied here; start: of the group. */
+NW_INLINE void scale_group(const sums *c, const uint8_t *group, __m512 act, int32_t start,
+                           __m512 *y, const nw_nibble_form f)
 {
     __m512 x[2];
     const __m512i low = nw_nib_join(f, c->low[0], c->low[1]);
@@ -51,6 +52,10 @@ NW_INLINE void scale_group(const sums *c, const uint8_t *group, __m512 act, __m5
             x[h] = _mm512_mul_ps(x[h], act);
         }
         *y = _mm512_fmadd_ps(x[h], nw_nib_scale(f, group, h), *y);
+    }
+    if (nw_nib_has_min(f)) {
+        const __m512 min = nw_nib_min(f, group, nw_nib_scale(f, group, 0));
+        *y = _mm512_fmadd_ps(min, nw_nib_act_sum(start), *y);
     }
 }
 
@@ -79,14 +84,14 @@ NW_INLINE void run(const nw_tile *t, const nw_nibble_row *row, uint32_t i0, uint
         const __m512 act = f.np == 2 && !nw_nib_folds(f)
                                ? nw_nib_act_scale(t->a, (i0 + i) * nw_nib_cols(f))
                                : _mm512_setzero_ps();
-        const __m512i start = _mm512_set1_epi32(starts[i * halves]);
+        const __m512i start = nw_nib_start(f, starts[i * halves]);
         const __m512i start2 =
             halves == 2 ? _mm512_set1_epi32(starts[i * 2 + 1]) : _mm512_setzero_si512();
         NW_EACH(v, f.nv) {
             const uint8_t *group = w + v * t->w_stride;
             sums c = {{start, _mm512_setzero_si512()}, {start2, _mm512_setzero_si512()}};
             add_group(&c, group + nw_nib_scale_bytes(f), a, row->low, f);
-            scale_group(&c, group, act, nw_nib_folds(f) ? &part[v] : &y[v], f);
+            scale_group(&c, group, act, starts[i * halves], nw_nib_folds(f) ? &part[v] : &y[v], f);
         }
         if (nw_nib_folds(f) && (i0 + i + 1) % folds == 0) {
             fold(t, (i0 + i) * nw_nib_cols(f), y, part, f);
@@ -132,6 +137,18 @@ NW_INLINE void tile(const nw_tile *t, const nw_nibble_form f)
 ONE(int4_32_a8, NW_NIB_INT4, 4, 1)
 ONE(int4_64_a8, NW_NIB_INT4, 8, 1)
 ONE(int4_128_a8, NW_NIB_INT4, 16, 1)
+ONE(zero_32_a8, NW_NIB_INT4_ZERO, 4, 1)
+ONE(zero_64_a8, NW_NIB_INT4_ZERO, 8, 1)
+ONE(zero_128_a8, NW_NIB_INT4_ZERO, 16, 1)
+ONE(zero_32_a16, NW_NIB_INT4_ZERO, 4, 2)
+ONE(zero_64_a16, NW_NIB_INT4_ZERO, 8, 2)
+ONE(zero_128_a16, NW_NIB_INT4_ZERO, 16, 2)
+ONE(min_32_a8, NW_NIB_INT4_MIN, 4, 1)
+ONE(min_64_a8, NW_NIB_INT4_MIN, 8, 1)
+ONE(min_128_a8, NW_NIB_INT4_MIN, 16, 1)
+ONE(min_32_a16, NW_NIB_INT4_MIN, 4, 2)
+ONE(min_64_a16, NW_NIB_INT4_MIN, 8, 2)
+ONE(min_128_a16, NW_NIB_INT4_MIN, 16, 2)
 ONE(mxfp4_a8, NW_NIB_MXFP4, 4, 1)
 ONE(nvfp4_a8, NW_NIB_NVFP4, 4, 1)
 ONE(int4_32_a16, NW_NIB_INT4, 4, 2)
@@ -142,10 +159,13 @@ ONE(nvfp4_a16, NW_NIB_NVFP4, 4, 2)
 
 nw_tile_fn nw_avx512_nibble_one(nw_panel_type type, unsigned np)
 {
-    static const nw_tile_fn int4[3][2] = {
-        {int4_32_a8, int4_32_a16}, {int4_64_a8, int4_64_a16}, {int4_128_a8, int4_128_a16}};
+    static const nw_tile_fn int4[3][3][2] = {
+        {{int4_32_a8, int4_32_a16}, {int4_64_a8, int4_64_a16}, {int4_128_a8, int4_128_a16}},
+        {{zero_32_a8, zero_32_a16}, {zero_64_a8, zero_64_a16}, {zero_128_a8, zero_128_a16}},
+        {{min_32_a8, min_32_a16}, {min_64_a8, min_64_a16}, {min_128_a8, min_128_a16}}};
     static const nw_tile_fn fp4[2][2] = {{mxfp4_a8, mxfp4_a16}, {nvfp4_a8, nvfp4_a16}};
 
-    return type.kind == NW_PANEL_INT4 ? int4[type.group / 64][np - 1]
+    const unsigned minima = type.zero_point ? 1 : type.min ? 2 : 0;
+    return type.kind == NW_PANEL_INT4 ? int4[minima][type.group / 64][np - 1]
                                       : fp4[type.kind == NW_PANEL_NVFP4][np - 1];
 }
