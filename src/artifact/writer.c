@@ -10,6 +10,7 @@
 #include "artifact/artifact.h"
 #include "artifact/hf_files.h"
 #include "base/behind.h"
+#include "base/build_id.h"
 #include "base/file.h"
 #include "base/journal.h"
 #include "model/safetensors.h"
@@ -98,11 +99,14 @@ static json_t *identity_of(nw_manifest *m, const char *source, nw_error *err)
 {
     const json_t *calibration = json_object_get(m->recipe, "calibration");
     const char *hash = json_string_value(json_object_get(calibration, "hash"));
+    char tool[96];
     json_t *of = NULL;
 
+    /* two builds of a version may round differently */
+    (void)snprintf(tool, sizeof tool, "%s, build %s", m->tool_version, nw_build_id());
     /* the seal covers everything that is known before the first tensor is written */
     if (nw_manifest_seal(m, err) == NW_OK) {
-        of = json_pack("{s:s, s:s, s:s, s:s}", "tool", m->tool_version, "source",
+        of = json_pack("{s:s, s:s, s:s, s:s}", "tool", tool, "source",
                        source != NULL ? source : m->source.hex, "calibration",
                        hash != NULL ? hash : "", "recipe", m->hash.hex);
         if (of == NULL) {
@@ -128,7 +132,7 @@ static nw_partial judge_partial(void *ctx, const char *folder, nw_error *err)
         (void)nw_fail(err, NW_E_FORMAT,
                       "%s: an unfinished result of another %s stands there; finish it by its own "
                       "command, or start anew with --force",
-                      folder, strcmp(differs, "tool") == 0 ? "version of narrow" : differs);
+                      folder, strcmp(differs, "tool") == 0 ? "build of narrow" : differs);
     }
     if (st != NW_OK) {
         verdict = NW_PARTIAL_REFUSE;

@@ -290,70 +290,61 @@ static nw_fit search_block(const float *x, const float *w, int lo, int hi, bool 
     return fit;
 }
 
-static void search_q4_0(const float *src, const float *weights, uint8_t *dst, size_t n_blocks)
+static void put_q8(const uint8_t q[NW_BLOCK], uint8_t *qs)
+{
+    for (int j = 0; j < NW_BLOCK; j++) {
+        qs[j] = (uint8_t)(q[j] - 127);
+    }
+}
+
+/* A block of 32: a scale, a minimum where it has one, then its codes, which count from lo on. */
+typedef struct {
+    int lo, hi;
+    bool has_min;
+    uint32_t bytes;
+    void (*put)(const uint8_t q[NW_BLOCK], uint8_t *codes);
+} block_kind;
+
+static void search_blocks(const block_kind *k, const float *src, const float *weights, uint8_t *dst,
+                          size_t n_blocks)
 {
     float ones[NW_BLOCK];
     uint8_t q[NW_BLOCK];
 
-    for (size_t b = 0; b < n_blocks; b++, src += NW_BLOCK, dst += 18) {
+    for (size_t b = 0; b < n_blocks; b++, src += NW_BLOCK, dst += k->bytes) {
         const float *w = nw_weights_at(weights, b, NW_BLOCK, ones);
-        nw_put_scale(dst, search_block(src, w, -8, 7, false, q).scale);
-        nw_put_nibbles(q, dst + 2);
+        const nw_fit fit = search_block(src, w, k->lo, k->hi, k->has_min, q);
+        nw_put_scale(dst, fit.scale);
+        if (k->has_min) {
+            nw_put_scale(dst + 2, fit.min);
+        }
+        k->put(q, dst + (k->has_min ? 4 : 2));
     }
+}
+
+static void search_q4_0(const float *src, const float *weights, uint8_t *dst, size_t n_blocks)
+{
+    search_blocks(&(block_kind){-8, 7, false, 18, nw_put_nibbles}, src, weights, dst, n_blocks);
 }
 
 static void search_q4_1(const float *src, const float *weights, uint8_t *dst, size_t n_blocks)
 {
-    float ones[NW_BLOCK];
-    uint8_t q[NW_BLOCK];
-
-    for (size_t b = 0; b < n_blocks; b++, src += NW_BLOCK, dst += 20) {
-        const float *w = nw_weights_at(weights, b, NW_BLOCK, ones);
-        const nw_fit fit = search_block(src, w, 0, 15, true, q);
-        nw_put_scale(dst, fit.scale);
-        nw_put_scale(dst + 2, fit.min);
-        nw_put_nibbles(q, dst + 4);
-    }
+    search_blocks(&(block_kind){0, 15, true, 20, nw_put_nibbles}, src, weights, dst, n_blocks);
 }
 
 static void search_q5_0(const float *src, const float *weights, uint8_t *dst, size_t n_blocks)
 {
-    float ones[NW_BLOCK];
-    uint8_t q[NW_BLOCK];
-
-    for (size_t b = 0; b < n_blocks; b++, src += NW_BLOCK, dst += 22) {
-        const float *w = nw_weights_at(weights, b, NW_BLOCK, ones);
-        nw_put_scale(dst, search_block(src, w, -16, 15, false, q).scale);
-        nw_put_codes5(q, dst + 2);
-    }
+    search_blocks(&(block_kind){-16, 15, false, 22, nw_put_codes5}, src, weights, dst, n_blocks);
 }
 
 static void search_q5_1(const float *src, const float *weights, uint8_t *dst, size_t n_blocks)
 {
-    float ones[NW_BLOCK];
-    uint8_t q[NW_BLOCK];
-
-    for (size_t b = 0; b < n_blocks; b++, src += NW_BLOCK, dst += 24) {
-        const float *w = nw_weights_at(weights, b, NW_BLOCK, ones);
-        const nw_fit fit = search_block(src, w, 0, 31, true, q);
-        nw_put_scale(dst, fit.scale);
-        nw_put_scale(dst + 2, fit.min);
-        nw_put_codes5(q, dst + 4);
-    }
+    search_blocks(&(block_kind){0, 31, true, 24, nw_put_codes5}, src, weights, dst, n_blocks);
 }
 
 static void search_q8_0(const float *src, const float *weights, uint8_t *dst, size_t n_blocks)
 {
-    float ones[NW_BLOCK];
-    uint8_t q[NW_BLOCK];
-
-    for (size_t b = 0; b < n_blocks; b++, src += NW_BLOCK, dst += 34) {
-        const float *w = nw_weights_at(weights, b, NW_BLOCK, ones);
-        nw_put_scale(dst, search_block(src, w, -127, 127, false, q).scale);
-        for (int j = 0; j < NW_BLOCK; j++) {
-            dst[2 + j] = (uint8_t)(q[j] - 127);
-        }
-    }
+    search_blocks(&(block_kind){-127, 127, false, 34, put_q8}, src, weights, dst, n_blocks);
 }
 
 nw_encode_search_fn nw_encode_search(nw_format_id format)

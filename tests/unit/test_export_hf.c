@@ -1,10 +1,15 @@
 /* Artifacts written as compressed-tensors, AWQ and GPTQ, and opened again: the same panels byte for byte
  * where the format holds them, the loss named where not, and what cannot be written refused by name.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
 #include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include "artifact/artifact.h"
 #include "artifact/export.h"
+#include "artifact/folder.h"
+#include "artifact/native_write.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "model/hf_quant.h"
@@ -254,9 +259,40 @@ static void scales_that_f16_has_not_are_refused(void **state)
     assert_non_null(strstr(err.message, "is too small for"));
 }
 
+/* A native artifact is built inside the folder that its export holds: nobody else gets its lock between
+ * the end of the one and the name of the other. */
+static void a_native_export_never_lets_go_of_its_folder(void **state)
+{
+    nw_export_source *source = NULL;
+    nw_folder folder = {0};
+    nw_loss loss = {0};
+    nw_error err = {0};
+    uint64_t n_bytes = 0;
+
+    (void)state;
+    must(nw_export_source_open(in_dir("untied"), &source, &err), &err);
+    must(nw_folder_open(&folder, in_dir("held"), false, &err), &err);
+    const nw_export_job job = {.source = source,
+                               .dir = folder.tmp,
+                               .no_tokenizer = true,
+                               .loss = &loss,
+                               .n_bytes = &n_bytes};
+    must(nw_native_export(&job, &err), &err);
+    const int fd = open(folder.tmp, O_RDONLY | O_DIRECTORY);
+    assert_true(fd >= 0);
+    assert_int_not_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+    assert_int_equal(close(fd), 0);
+    must(nw_folder_commit(&folder, &err), &err);
+    must(nw_artifact_verify(in_dir("held"), NULL, NULL, NULL, &err), &err);
+    nw_folder_close(&folder);
+    nw_loss_release(&loss);
+    nw_export_source_close(source);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_native_export_never_lets_go_of_its_folder),
         cmocka_unit_test(scales_that_f16_has_not_are_refused),
         cmocka_unit_test(shards_are_read_back),
         cmocka_unit_test(rounded_scales_are_reported),

@@ -182,6 +182,28 @@ static void other_work_is_refused_in_one_sentence_and_replaced_when_asked(void *
     assert_int_equal(n_taken_up, 0);
 }
 
+/* Two builds of one version may round differently: their tensors do not mix. */
+static void work_of_another_build_is_refused(void **state)
+{
+    nw_error err = {0};
+    size_t n_taken_up = 0;
+    size_t n = 0;
+    char *text = NULL;
+    const nw_quantize_options o = options("model", "bf16", "built", &n_taken_up);
+
+    (void)state;
+    killed_run("model", "bf16", "built");
+    const char *path = left_file("built", NW_ARTIFACT_JOURNAL);
+    must(nw_file_read(path, 1 << 20, &text, &n, &err), &err);
+    char *build = strstr(text, ", build ");
+    assert_non_null(build);
+    build[8] = build[8] == '0' ? '1' : '0';
+    must(nw_file_write(path, text, n, &err), &err);
+    free(text);
+    assert_int_equal(nw_quantize(&o, NULL, &err), NW_E_FORMAT);
+    assert_non_null(strstr(err.message, "unfinished result of another build of narrow"));
+}
+
 /* A stopped run leaves what an earlier one finished. */
 static void a_stopped_run_keeps_what_stands(void **state)
 {
@@ -266,6 +288,7 @@ int main(void)
         cmocka_unit_test(other_work_is_refused_in_one_sentence_and_replaced_when_asked),
         cmocka_unit_test(a_stopped_run_keeps_what_stands),
         cmocka_unit_test(every_mistake_is_told_at_once),
+        cmocka_unit_test(work_of_another_build_is_refused),
         cmocka_unit_test(no_fallback_refuses_a_method_that_a_layout_does_not_know),
     };
     return cmocka_run_group_tests_name("resume", tests, setup, teardown);
