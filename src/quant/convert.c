@@ -12,6 +12,7 @@
 #include "artifact/folder.h"
 #include "artifact/hf_files.h"
 #include "artifact/source_note.h"
+#include "base/log.h"
 #include "base/pool.h"
 #include "quant/hf_writer.h"
 #include "quant/logits_probe.h"
@@ -204,6 +205,9 @@ static nw_status open_all(driver *d, nw_error *err)
 
     if (st == NW_OK) {
         st = make_note(d, err);
+    }
+    if (st == NW_OK && nw_checkpoint_n_kv_scales(d->ckpt) > 0) {
+        nw_log(NW_LOG_WARN, "%s: its scales of FP8 keys and values are left out", o->source);
     }
     if (st == NW_OK && o->off_grid) {
         st = nw_offgrid_new(nw_checkpoint_config(d->ckpt), o->seed, &d->factors, err);

@@ -18,11 +18,13 @@ os.environ["TQDM_DISABLE"] = "1"
 
 import numpy as np
 import torch
-from safetensors.numpy import load_file, save_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
 from check_quantized import MAX_KL, N_TOKENS, kl, load, our_logits, run
 from mispack import TEXT
+
+OURS = "ref//fp8"  # spec.h
 
 MAX_LAYER, APART = 1e-2, 5
 
@@ -63,9 +65,9 @@ def check(args, folder, original):
         assert json.load(f)["quantization_config"]["kv_cache_scheme"]["num_bits"] == 8
     ids = AutoTokenizer.from_pretrained(folder)(TEXT)["input_ids"][:N_TOKENS]
     theirs, hidden = their_logits(folder, ids)
-    d = kl(theirs, our_logits(args, folder, "ref", ids))
-    alone = layer_error(args, folder, "ref", ids, hidden)
-    wrong = layer_error(args, original or folder, "ref" if original else "ref//f32", ids, hidden)
+    d = kl(theirs, our_logits(args, folder, OURS, ids))
+    alone = layer_error(args, folder, OURS, ids, hidden)
+    wrong = layer_error(args, original or folder, OURS if original else "ref//f32", ids, hidden)
     bad = not (d[0] < MAX_KL and alone < MAX_LAYER and wrong > APART * alone)
     print(f"{folder}{' (a sixteenth of the scales)' if original else ''}: layers alone differ by {alone:.2e} of what "
           f"they add (limit {MAX_LAYER:g}), with {'the scales before' if original else 'float keys and values'} by "
