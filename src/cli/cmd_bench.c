@@ -237,36 +237,52 @@ static const struct {
     {"rate", "sweep"},        {"requests", "duration"},
 };
 
-/* An option that would change nothing is a mistake of whoever gave it. */
-static nw_status check_options(const nw_args *args, unsigned regime, nw_error *err)
+static const char *regime_names(unsigned regimes)
 {
-    static const char *const of_server[] = {"threads", "tier", "kv", "act", "context"};
+    return regimes == MICRO   ? "micro"
+           : regimes == LOAD  ? "load"
+           : regimes == STEPS ? "steps"
+                              : "micro and load";
+}
 
-    for (size_t i = 0; i < NW_COUNT(only); i++) {
-        if ((only[i].regimes & regime) == 0 && nw_args_given(args, only[i].name)) {
-            return nw_fail(err, NW_E_USAGE, "--%s is for --regime %s", only[i].name,
-                           only[i].regimes == MICRO   ? "micro"
-                           : only[i].regimes == LOAD  ? "load"
-                           : only[i].regimes == STEPS ? "steps"
-                                                      : "micro and load");
-        }
-    }
+static nw_status check_pairs(const nw_args *args, nw_error *err)
+{
     for (size_t i = 0; i < NW_COUNT(idle); i++) {
         if (nw_args_given(args, idle[i].name) && nw_args_given(args, idle[i].beside)) {
             return nw_fail(err, NW_E_USAGE, "--%s has no meaning beside --%s", idle[i].name,
                            idle[i].beside);
         }
     }
-    if (nw_args_given(args, "tail-s") && !nw_args_given(args, "arrivals")) {
-        return nw_fail(err, NW_E_USAGE, "--tail-s needs --arrivals");
-    }
-    for (size_t i = 0; nw_target_spec_is_url(args->operands[0]) && i < NW_COUNT(of_server); i++) {
+    return nw_args_given(args, "tail-s") && !nw_args_given(args, "arrivals")
+               ? nw_fail(err, NW_E_USAGE, "--tail-s needs --arrivals")
+               : NW_OK;
+}
+
+/* What a server that narrow does not start has settled already. */
+static nw_status check_server(const nw_args *args, nw_error *err)
+{
+    static const char *const of_server[] = {"threads", "tier", "kv", "act", "context"};
+    const bool url = nw_target_spec_is_url(args->operands[0]);
+
+    for (size_t i = 0; url && i < NW_COUNT(of_server); i++) {
         if (nw_args_given(args, of_server[i])) {
             return nw_fail(err, NW_E_USAGE, "--%s is for an artifact, %s runs already",
                            of_server[i], args->operands[0]);
         }
     }
     return NW_OK;
+}
+
+/* An option that would change nothing is a mistake of whoever gave it. */
+static nw_status check_options(const nw_args *args, unsigned regime, nw_error *err)
+{
+    for (size_t i = 0; i < NW_COUNT(only); i++) {
+        if ((only[i].regimes & regime) == 0 && nw_args_given(args, only[i].name)) {
+            return nw_fail(err, NW_E_USAGE, "--%s is for --regime %s", only[i].name,
+                           regime_names(only[i].regimes));
+        }
+    }
+    return check_pairs(args, err) == NW_OK ? check_server(args, err) : err->code;
 }
 
 static nw_status run_steps(const nw_args *args, nw_error *err)

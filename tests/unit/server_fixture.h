@@ -52,6 +52,7 @@ static inline int ask(const char *line, const char *more, const char *body, bool
     const struct sockaddr_in a = {.sin_family = AF_INET,
                                   .sin_port = htons(nw_server_port(server)),
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const size_t n_body = body != NULL ? strlen(body) : 0;
 
     assert_true(fd >= 0);
     if (small) {
@@ -59,10 +60,9 @@ static inline int ask(const char *line, const char *more, const char *body, bool
     }
     assert_int_equal(connect(fd, (const struct sockaddr *)&a, sizeof a), 0);
     const int n = snprintf(head, sizeof head, "%s\r\nHost: x\r\n%sContent-Length: %zu\r\n\r\n",
-                           line, more, strlen(body));
+                           line, more, n_body);
     assert_int_equal(send(fd, head, (size_t)n, 0), n);
-    (void)send(fd, body, strlen(body),
-               MSG_DONTWAIT); /* refused before it is read, where too long */
+    (void)send(fd, body, n_body, MSG_DONTWAIT); /* refused before it is read, where too long */
     return fd;
 }
 

@@ -19,7 +19,7 @@ static nw_gen_mark marks[N_ROWS][4];
 static void fill_rows(int64_t ttft_ms, int64_t gap_ms, bool streamed)
 {
     for (uint32_t i = 0; i < N_ROWS; i++) {
-        const int64_t s = i * 10 * MS;
+        const int64_t s = (int64_t)i * 10 * MS;
         for (int64_t k = 0; k < 4; k++) {
             marks[i][k] = (nw_gen_mark){s + (ttft_ms + k * gap_ms) * MS, 1};
         }
