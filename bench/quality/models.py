@@ -32,20 +32,19 @@ MODELS = {m.name: m for m in (
     Model("gemma", "gemma", "wiki", "int4-g128", 16, 512, 512, 6, off_grid=7),
 )}
 
-FREE = ("rtn", "refit", "hqq")
-FIT = ("imatrix", "awq")
-ALL = (*FREE, *FIT, "gptq", "gptq-refit")
+ALL = ("rtn", "refit", "hqq", "imatrix", "awq", "gptq", "gptq-refit")
 FP4 = ("rtn", "refit", "imatrix", "awq", "gptq", "gptq-refit")
 BLOCK = ("rtn", "refit", "imatrix")
 TINY = (
     ("int8", ("rtn", "refit", "hqq", "imatrix", "gptq", "gptq-refit")),
     ("int8-g32", ("refit", "hqq", "imatrix", "awq", "gptq", "gptq-refit")),
-    *((f"int4-g{g}{end}", ALL) for g in (32, 64, 128) for end in ("", "-zp", "-min")),
-    ("nvfp4", FP4), ("mxfp4", FP4), ("fp8", ("rtn",)), ("fp8-e5m2", ("rtn",)),
-    *((b, BLOCK) for b in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k")),
+    *((f"int4-g32{end}", ALL) for end in ("", "-zp", "-min")),
+    *((f"int4-g{g}{end}", ("rtn", "gptq-refit")) for g in (64, 128) for end in ("", "-zp", "-min")),
+    ("nvfp4", FP4), ("mxfp4", FP4), ("fp8-e4m3", ("rtn",)), ("fp8-e5m2", ("rtn",)), ("bf16", ("rtn",)),
+    *((b, BLOCK) for b in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0")),
 )
 TABLE = {"tiny1m": TINY, "stories260K": TINY, "gemma": (), "smol": (
-    ("int8", ("rtn", "gptq")), ("int8-g32", ("refit", "gptq")), ("fp8", ("rtn",)),
+    ("int8", ("rtn", "gptq")), ("int8-g32", ("refit", "gptq")), ("fp8-e4m3", ("rtn",)),
     *((f"int4-g{g}{end}", ("rtn", "gptq-refit")) for g in (32, 64) for end in ("", "-zp", "-min")),
     ("nvfp4", ("rtn", "gptq")), ("mxfp4", ("rtn", "gptq")),
     *((b, ("refit", "imatrix")) for b in ("q4_0", "q4_1", "q5_0", "q8_0", "q4_k", "q5_k", "q6_k")),
@@ -187,8 +186,8 @@ def planted_recipes():
         ("int8-g32, a16, gptq-refit", "activations: a16\nmethod: gptq-refit\n", "int8-g32"),
         ("int8, a16, outliers 6", "activations: a16\noutliers: 6\n", "int8"),
         ("int8, a16, outliers 6, gptq-refit", "activations: a16\noutliers: 6\nmethod: gptq-refit\n", "int8"),
-        ("int8-g32, a16, outliers 6, gptq-refit", "activations: a16\noutliers: 6\nmethod: gptq-refit\n", "int8-g32"),
-        ("int8-g16, a16, outliers 6, gptq-refit", "activations: a16\noutliers: 6\nmethod: gptq-refit\n", "int8-g16"),
+        *((f"int8-g{g}{end}, a16, outliers 6, {m}", f"activations: a16\noutliers: 6\nmethod: {m}\n", f"int8-g{g}{end}")
+          for g in (32, 16) for end in ("", "-min") for m in ("refit", "gptq-refit")),
         ("bf16", "", "bf16"),
     )
     return [(name, head + target % layout) for name, head, layout in rows]
