@@ -367,7 +367,7 @@ nw_status nw_folder_inside(nw_folder *f, const char *dir, nw_error *err)
 {
     *f = (nw_folder){.path = strdup(dir), .tmp = strdup(dir), .inside = true};
     if (f->path == NULL || f->tmp == NULL) {
-        nw_folder_close(f);
+        nw_folder_keep(f);
         return nw_fail(err, NW_E_NOMEM, "%s: no memory for its name", dir);
     }
     return NW_OK;

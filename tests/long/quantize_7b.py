@@ -137,7 +137,8 @@ def killed_run(narrow, model, recipe, out, n_tensors):
 
 def report(name, seconds, cpu, peak, n_in, copy):
     print(f"{name:<16} {seconds:6.1f} s, {n_in / seconds / 1e6:5.0f} MB/s of source, "
-          f"{cpu:5.1f} s of CPU, {copy / seconds:4.0%} of a plain copy's rate, "
+          f"{cpu:5.1f} s of CPU ({n_in * os.cpu_count() / cpu / 1e6:.0f} MB/s with all processors to "
+          f"itself), {copy / seconds:4.0%} of a plain copy's rate, "
           f"{peak / 1e6:.1f} MB anonymous")
     if peak > MEMORY:
         fail(f"{peak / 1e9:.2f} GB of anonymous memory, at most {MEMORY / 1e9:.0f}")
