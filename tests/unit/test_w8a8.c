@@ -152,7 +152,9 @@ static bool take(void *ctx, size_t pos, const float *logits)
     return true;
 }
 
-static void score(const char *model, unsigned n_threads, uint32_t chunk, scored *s)
+/* tier NULL: the best there is. */
+static void score_on(const char *tier, const char *model, unsigned n_threads, uint32_t chunk,
+                     scored *s)
 {
     nw_engine_options o = nw_engine_options_default();
     nw_engine *e = NULL;
@@ -166,6 +168,8 @@ static void score(const char *model, unsigned n_threads, uint32_t chunk, scored 
     o.max_seqs = 1;
     o.n_ctx = N_IDS;
     o.max_step_tokens = chunk;
+    o.tier = tier;
+    nw_engine_kv_plain(&o);
     must(nw_engine_open(in_dir(model), &o, &e, &err), &err);
     s->n_vocab = nw_engine_config(e)->n_vocab;
     if (s->keep == NULL) {
@@ -174,6 +178,11 @@ static void score(const char *model, unsigned n_threads, uint32_t chunk, scored 
     }
     must(nw_engine_score(e, ids, N_IDS, 0, take, s, &err), &err);
     nw_engine_close(e);
+}
+
+static void score(const char *model, unsigned n_threads, uint32_t chunk, scored *s)
+{
+    score_on(NULL, model, n_threads, chunk, s);
 }
 
 /* Mean KL of the last artifact made from the yaml, against the planted model. */
@@ -416,6 +425,115 @@ static void fixed_scale_packs_and_holds(void **state)
     free(fixed);
 }
 
+/* ---- other formats ---- */
+
+static size_t export_as(const char *format, const char *from, const char *to)
+{
+    nw_export_options o = {.source = in_dir(from),
+                           .out = in_dir(to),
+                           .replace = true,
+                           .has_dtype = true,
+                           .dtype = NW_FMT_F32,
+                           .n_threads = 2};
+    nw_export_report r = {0};
+    nw_error err = {0};
+
+    must(nw_export_format_find(format, "", &o.format, &err), &err);
+    must(nw_export(&o, &r, &err), &err);
+    const size_t n_inexact = r.loss.n_tensors - r.loss.n_exact;
+    nw_export_report_release(&r);
+    return n_inexact;
+}
+
+/* Mean KL between two models in the reference tier, each with the activations it asks for. */
+static double apart(const char *a, const char *b)
+{
+    scored s = {0};
+
+    score_on("ref", a, 1, N_IDS, &s);
+    s.compare = true;
+    score_on("ref", b, 1, N_IDS, &s);
+    free(s.keep);
+    return s.sum_kl / N_IDS;
+}
+
+static struct static_row {
+    const char *name, *yaml, *dynamic; /* NULL: there is no such rule */
+    nw_act_rule act;
+} static_rows[] = {
+    {"int8", "activations: a8\nactivation_scale: static\n" TARGETS, "activations: a8\n" TARGETS,
+     NW_ACT_RULE_A8},
+    {"fp8",
+     "activations: fp8\nactivation_scale: static\ntargets: [{match: '.*_proj', weights: "
+     "fp8-e4m3}]\n",
+     "activations: fp8\ntargets: [{match: '.*_proj', weights: fp8-e4m3}]\n", NW_ACT_RULE_FP8},
+    {"nvfp4", "activations: nvfp4\nscale: tensor\ntargets: [{match: '.*_proj', weights: nvfp4}]\n",
+     NULL, NW_ACT_RULE_NVFP4},
+};
+
+/* Fixed scales go into compressed-tensors, from there into an artifact, and the model stays. */
+static void fixed_scales_are_carried(void **state)
+{
+    const struct static_row *r = *state;
+    nw_artifact *a = NULL;
+    nw_artifact *b = NULL;
+    nw_error err = {0};
+
+    must(quantize(r->yaml, "q", &err), &err);
+    /* NVFP4's divisor is the reciprocal of the panel's factor: a rounding apart */
+    const bool exact = r->act != NW_ACT_RULE_NVFP4;
+    const size_t n_there = export_as("compressed-tensors", "q", "ct");
+    const size_t n_back = export_as("native", "ct", "again");
+    assert_true(!exact || (n_there == 0 && n_back == 0));
+    must(nw_artifact_open(in_dir("q"), &a, &err), &err);
+    must(nw_artifact_open(in_dir("again"), &b, &err), &err);
+    assert_int_equal(nw_artifact_get_facts(b)->act, r->act);
+    const nw_artifact_input *x = nw_artifact_get_input(a, NW_ROLE_DOWN, 1);
+    const nw_artifact_input *y = nw_artifact_get_input(b, NW_ROLE_DOWN, 1);
+    assert_non_null(x);
+    assert_non_null(y);
+    assert_true(x->fixed.scale > 0 && x->fixed.scale == y->fixed.scale);
+    nw_artifact_close(a);
+    nw_artifact_close(b);
+    assert_true(apart("q", "ct") < 1e-9);
+    assert_true(apart("q", "again") < 1e-9);
+    if (r->dynamic != NULL) {
+        must(quantize(r->dynamic, "dynamic", &err), &err);
+        assert_true(apart("q", "dynamic") > 1e-8);
+    }
+}
+
+static void decoded_values_are_the_model(void **state)
+{
+    nw_error err = {0};
+
+    (void)state;
+    must(quantize(TARGETS, "q", &err), &err);
+    assert_int_equal(export_as("hf", "q", "decoded"), 0);
+    assert_false(nw_artifact_is_native(in_dir("decoded")));
+    assert_true(apart("q", "decoded") < 1e-6);
+}
+
+/* Wide matrices of 128 columns and more in blocks; those of 64 stay as they are. */
+static void blocks_are_made_and_carried(void **state)
+{
+    nw_artifact *a = NULL;
+    nw_error err = {0};
+
+    (void)state;
+    nw_model_config c = nw_tiny_wide();
+    c.d_ff = 128;
+    nw_tiny_write(&c, 3, in_dir("columns128"));
+    assert_true(export_as("fp8-block", "columns128", "blocks") > 0);
+    assert_int_equal(export_as("compressed-tensors", "blocks", "again"), 0);
+    assert_true(apart("blocks", "again") == 0);
+    must(nw_artifact_open(in_dir("again"), &a, &err), &err);
+    assert_int_equal(nw_artifact_get_facts(a)->act, NW_ACT_RULE_FP8_G128);
+    assert_true(nw_artifact_get_matrix(a, NW_ROLE_DOWN, 1)->coded);
+    assert_false(nw_artifact_get_matrix(a, NW_ROLE_Q, 1)->coded);
+    nw_artifact_close(a);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -427,6 +545,8 @@ int main(void)
         cmocka_unit_test(another_number_is_found_by_the_hash),
         cmocka_unit_test(no_other_format_says_it),
         cmocka_unit_test(fixed_scale_packs_and_holds),
+        cmocka_unit_test(decoded_values_are_the_model),
+        cmocka_unit_test(blocks_are_made_and_carried),
     };
     void *none = NULL;
     int failed = setup(&none);
@@ -434,5 +554,6 @@ int main(void)
     failed += cmocka_run_group_tests_name("w8a8", tests, NULL, NULL);
     failed += NW_RUN_TABLE("damaged_inputs", damage_rows, damaged_inputs_are_refused);
     failed += NW_RUN_TABLE("refused_inputs", refused_rows, input_plan_that_cannot_be_is_refused);
+    failed += NW_RUN_TABLE("fixed_scales", static_rows, fixed_scales_are_carried);
     return failed + teardown(&none);
 }
