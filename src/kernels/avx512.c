@@ -15,15 +15,11 @@ static nw_act_kind act_kind(nw_panel_type type, bool a8)
     return !nw_has_a8(type) ? NW_ACT_BF16 : a8 ? NW_ACT_INT8 : NW_ACT_INT16;
 }
 
-/* From so many tokens on it pays to widen bf16-12 once for all of them; the bits are the same. */
-#define MANY_TOKENS 40u
-
-static nw_avx512_linear *as_bf16(nw_panel_type type, uint32_t n_tokens)
+static nw_avx512_linear *as_bf16(nw_panel_type type)
 {
     return type.kind == NW_PANEL_BF16      ? nw_avx512_linear_bf16
-           : type.kind != NW_PANEL_BF16_12 ? nw_avx512_linear_row_a16
-           : n_tokens < MANY_TOKENS        ? nw_avx512_linear_bf16_12
-                                           : nw_avx512_linear_expanded;
+           : type.kind == NW_PANEL_BF16_12 ? nw_avx512_linear_bf16_12
+                                           : nw_avx512_linear_row_a16;
 }
 
 /* Nibbles with one level of scales. */
@@ -33,7 +29,7 @@ static bool is_plain_nibble(nw_panel_type type)
            (type.kind == NW_PANEL_INT4 && !type.two_level);
 }
 
-static nw_avx512_linear *linear_of(nw_panel_type type, nw_act_kind act, uint32_t n_tokens)
+static nw_avx512_linear *linear_of(nw_panel_type type, nw_act_kind act)
 {
     if (is_plain_nibble(type)) {
         return nw_avx512_linear_nibble;
@@ -42,7 +38,7 @@ static nw_avx512_linear *linear_of(nw_panel_type type, nw_act_kind act, uint32_t
     case NW_ACT_F32:
         return nw_avx512_linear_f32;
     case NW_ACT_BF16:
-        return as_bf16(type, n_tokens);
+        return as_bf16(type);
     case NW_ACT_INT8:
         return nw_has_groups(type) ? nw_avx512_linear_group_a8 : nw_avx512_linear_row_a8;
     case NW_ACT_INT16:
@@ -54,7 +50,7 @@ static nw_avx512_linear *linear_of(nw_panel_type type, nw_act_kind act, uint32_t
 static void linear(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1, float *y,
                    size_t ldy)
 {
-    linear_of(w->type, a->kind, a->n_tokens)(w, a, panel0, panel1, y, ldy);
+    linear_of(w->type, a->kind)(w, a, panel0, panel1, y, ldy);
 }
 
 static void attend(const nw_attn *a)

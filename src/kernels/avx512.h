@@ -103,10 +103,9 @@ typedef void nw_avx512_linear(const nw_weight *w, const nw_act *a, uint32_t pane
                               float *y, size_t ldy);
 nw_avx512_linear nw_avx512_linear_f32;
 nw_avx512_linear nw_avx512_linear_bf16;
-/* BF16 activations: fp8; bf16-12 widened as it is read, or once for many tokens. */
+/* BF16 activations: fp8, bf16-12; both widened as they are read. */
 nw_avx512_linear nw_avx512_linear_row_a16;
 nw_avx512_linear nw_avx512_linear_bf16_12;
-nw_avx512_linear nw_avx512_linear_expanded;
 /* INT8 and INT16 activations for INT4 with one level of scales, NVFP4 and MXFP4. */
 nw_avx512_linear nw_avx512_linear_nibble;
 /* INT8 and INT16 activations for other integer codes; int8 with a scale a row x INT8. */

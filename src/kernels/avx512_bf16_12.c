@@ -1,4 +1,4 @@
-/* linear for bf16-12 panels x BF16 activations, up to NW_TILE_TOKENS tokens: 12 bits become BF16 in
+/* linear for bf16-12 panels x BF16 activations: 12 bits become BF16 in
  * registers (formats/bf16_12.h), and the products are those of the bf16 kernel in the same order, so
  * that the results are the same bits. Escapes are put in place as the row passes their column.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -128,37 +128,43 @@ NW_INLINE void tile(const nw_tile *t, const unsigned nv, const unsigned mr)
     }
 }
 
+#define TILE(mr)                            \
+    static void tile_##mr(const nw_tile *t) \
+    {                                       \
+        tile(t, 1, mr);                     \
+    }
+TILE(1)
+TILE(2)
+TILE(3)
+TILE(4)
+TILE(5)
+TILE(6)
+TILE(7)
+TILE(8)
+TILE(9)
+TILE(10)
+TILE(11)
+TILE(12)
+
+/* A panel is widened once for all tokens of a tile: the more, the better, as long as their sums are in
+ * registers. */
+#define MOST_TOKENS 12u
+
 static void run(const nw_tile *t, unsigned mr)
 {
+    static void (*const tiles[])(const nw_tile *) = {tile_1, tile_2,  tile_3,  tile_4,
+                                                     tile_5, tile_6,  tile_7,  tile_8,
+                                                     tile_9, tile_10, tile_11, tile_12};
     if (t->n_panels == 4) {
         tile(t, 4, 1);
-        return;
-    }
-    switch (mr) {
-    case 1:
-        tile(t, 1, 1);
-        return;
-    case 2:
-        tile(t, 1, 2);
-        return;
-    case 3:
-        tile(t, 1, 3);
-        return;
-    case 4:
-        tile(t, 1, 4);
-        return;
-    case 5:
-        tile(t, 1, 5);
-        return;
-    default:
-        tile(t, 1, 6);
-        return;
+    } else {
+        tiles[mr - 1](t);
     }
 }
 
 void nw_avx512_linear_bf16_12(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
                               float *y, size_t ldy)
 {
-    static const nw_tile_width widths[] = {{4, 1, run}, {1, 6, run}};
+    static const nw_tile_width widths[] = {{4, 1, run}, {1, MOST_TOKENS, run}};
     nw_linear_tiled(w, a, panel0, panel1, y, ldy, widths, widths + 1);
 }

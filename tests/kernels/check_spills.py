@@ -15,7 +15,7 @@ import tempfile
 
 # not avx512_bf16_12.c: its loop holds the rare path that puts escapes in place, through memory
 MEMBERS = ("avx512_float.c.o", "avx512_group.c.o", "avx512_nibble.c.o", "avx512_nibble_one.c.o",
-           "avx512_row_a8.c.o", "avx512_row_a16.c.o", "avx512_expand.c.o")
+           "avx512_row_a8.c.o", "avx512_row_a16.c.o")
 DOT = re.compile(r"vpdpbusd|vdpbf16ps")
 STORE = re.compile(r"^v\w+\s+%zmm\d+,-?\w*\(%r[sb]p\)")
 FROM_STACK = re.compile(r"^v\w+\s+.*\(%rsp\),?.*%zmm")
