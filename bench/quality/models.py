@@ -43,7 +43,8 @@ TINY = (
     ("nvfp4", FP4), ("mxfp4", FP4), ("fp8-e4m3", ("rtn",)), ("fp8-e5m2", ("rtn",)), ("bf16", ("rtn",)),
     *((b, BLOCK) for b in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0")),
 )
-TABLE = {"tiny1m": TINY, "stories260K": TINY, "gemma": (), "smol": (
+TABLE = {"tiny1m": TINY, "stories260K": TINY,  # whose rows of 172 are no whole blocks: said, and left out
+         "gemma": (), "smol": (
     ("int8", ("rtn", "gptq")), ("int8-g32", ("refit", "gptq")), ("fp8-e4m3", ("rtn",)),
     *((f"int4-g{g}{end}", ("rtn", "gptq-refit")) for g in (32, 64) for end in ("", "-zp", "-min")),
     ("nvfp4", ("rtn", "gptq")), ("mxfp4", ("rtn", "gptq")),

@@ -65,9 +65,11 @@ static void check_patterns(const nw_recipe_list *list, const char *kind, const n
     }
 }
 
-static bool group_fits(const nw_recipe_choice *ch)
+/* `short_groups`: a row may end in a shorter group, but in no shorter block of a GGUF type. */
+static bool group_fits(const nw_recipe_choice *ch, bool short_groups)
 {
-    return ch->is_vector || ch->type.group == 0 || ch->tensor->n_cols % ch->type.group == 0;
+    return ch->is_vector || ch->type.group == 0 || ch->tensor->n_cols % ch->type.group == 0 ||
+           (short_groups && ch->block == NW_FMT_F32);
 }
 
 static bool same_kind(const nw_recipe_choice *a, const nw_recipe_choice *b)
@@ -77,16 +79,17 @@ static bool same_kind(const nw_recipe_choice *a, const nw_recipe_choice *b)
 }
 
 /* One line for all layers in which the same matrix has the same mistake. */
-static void check_groups(const nw_recipe_choice *choices, size_t n, nw_buf *mistakes)
+static void check_groups(const nw_recipe_choice *choices, size_t n, bool short_groups,
+                         nw_buf *mistakes)
 {
     for (size_t i = 0; i < n; i++) {
         size_t count = 0;
         size_t first = i;
-        if (group_fits(&choices[i])) {
+        if (group_fits(&choices[i], short_groups)) {
             continue;
         }
         for (size_t k = 0; k < n; k++) {
-            if (!group_fits(&choices[k]) && same_kind(&choices[i], &choices[k])) {
+            if (!group_fits(&choices[k], short_groups) && same_kind(&choices[i], &choices[k])) {
                 first = k < first ? k : first;
                 count++;
             }
@@ -283,9 +286,7 @@ nw_status nw_recipe_resolve(const nw_recipe *r, const nw_checkpoint *c, nw_recip
     for (size_t i = 0; i < n_tensors; i++) {
         choose(r, nw_checkpoint_at(c, i), md, &choices[i]);
     }
-    if (!r->short_groups) {
-        check_groups(choices, n_tensors, &found);
-    }
+    check_groups(choices, n_tensors, r->short_groups, &found);
     check_methods(r, choices, n_tensors, nw_checkpoint_config(c), &found);
     check_activations(r, choices, n_tensors, &found);
     check_transforms(r, nw_checkpoint_config(c), &found);

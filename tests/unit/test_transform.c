@@ -363,6 +363,22 @@ static void transform_that_cannot_be_is_refused(void **state)
     assert_false(nw_file_exists(in_dir("refused")));
 }
 
+/* 120 columns: int4-g32 ends them in a shorter group, blocks of a GGUF type are never shorter. */
+static void no_block_is_shorter_than_its_type(void **state)
+{
+    const char *head = "last_group: short\ntargets: [{match: '.*down_proj', weights: ";
+    nw_error err = {0};
+    char yaml[256];
+
+    (void)state;
+    (void)snprintf(yaml, sizeof yaml, "%s%s}]\n", head, "int4-g32");
+    must(quantize("odd", yaml, "short", &err), &err);
+    (void)snprintf(yaml, sizeof yaml, "%s%s}]\n", head, "q4_0");
+    assert_int_not_equal(quantize("odd", yaml, "block", &err), NW_OK);
+    assert_non_null(strstr(err.message, "120 columns are no multiple of group 32"));
+    assert_false(nw_file_exists(in_dir("block")));
+}
+
 static void transformed_weights_are_not_held_to_the_source(void **state)
 {
     nw_error err = {0};
@@ -384,6 +400,7 @@ int main(void)
         cmocka_unit_test(rotation_changes_the_weights),
         cmocka_unit_test(statistics_go_with_the_weights),
         cmocka_unit_test(e3_dead_channels_keep_their_scale),
+        cmocka_unit_test(no_block_is_shorter_than_its_type),
         cmocka_unit_test(transformed_weights_are_not_held_to_the_source),
     };
     void *none = NULL;
