@@ -1,7 +1,7 @@
 #!/bin/sh
 # SmolLM2's baseline quantized by narrow in every scheme, loaded by transformers with compressed-tensors and served
 # by vLLM's CPU build. The first run makes an environment of 6 GB. NARROW_VLLM names its Python,
-# NARROW_BASELINE the folder of the baseline. usage: check_quantized.sh NARROW BUILD_DIR
+# NARROW_BASELINE the folder of the baseline, NARROW_LLAMA the source of llama.cpp, whose converter then reads folders, too. usage: check_quantized.sh NARROW BUILD_DIR
 # SPDX-License-Identifier: Apache-2.0
 set -u
 here=$(dirname "$0")
@@ -47,6 +47,8 @@ bin=$build
 "$NARROW_VLLM" "$here/check_theirs.py" "$narrow" "$bin/write_f32" "$inputs/scratch" || exit 1
 "$NARROW_VLLM" "$here/check_kv.py" "$bin/write_logits" "$bin/write_layers" "$inputs/scratch" "$kv" "$kvh" || exit 1
 "$NARROW_VLLM" "$here/check_acts.py" "$narrow" "$bin/write_logits" "$bin/write_f32" "$inputs/scratch" || exit 1
+[ -z "${NARROW_LLAMA:-}" ] ||
+    "$NARROW_VLLM" "$here/check_converter.py" "$narrow" "$bin/write_f32" "$inputs/scratch" "$NARROW_LLAMA" || exit 1
 "$NARROW_VLLM" "$here/check_quantized.py" "$bin/write_logits" "$bin/write_inputs" "$bin/write_f32" "$inputs/scratch" \
     --logits "$w4" --logits "$w4z" --logits "$w8" --logits "$fp8" --weights "$nv" --weights "$mx" || exit 1
 "$NARROW_VLLM" "$here/check_vllm.py" "$bin/write_logits" "$bin/write_inputs" "$inputs/scratch" "$base" "float16:$w4" "float16:$w4z" \
