@@ -294,7 +294,9 @@ static void goodput_words(const nw_dec_frontier *f, size_t i, char *buf, size_t 
 {
     const double base = f->points[0].objectives[FIRST].value;
 
-    if (base > 0) {
+    if (!isfinite(ratio_to_base(f, i, FIRST)) && base > 0) {
+        (void)snprintf(buf, n, "no figure of goodput");
+    } else if (base > 0) {
         (void)snprintf(buf, n, "%.3g of the baseline's goodput", ratio_to_base(f, i, FIRST));
     } else {
         (void)snprintf(buf, n, "%.3g useful requests/s, where the baseline has none",

@@ -263,6 +263,9 @@ static void finish_point(nw_load_point *p, double in_flight_ns)
     nw_sort(p->tpot.ms, p->tpot.n);
     p->goodput_rps = (nw_estimate){(double)NAN, (double)NAN, (double)NAN};
     p->attainment = (double)NAN;
+    if (isnan(p->offered_rps) && w > 0) { /* not in the record: what was scheduled in the windows */
+        p->offered_rps = (double)p->n / w;
+    }
     if (p->n > 0 && w > 0) {
         const nw_interval i = nw_wilson(p->n_good, p->n, Z95);
         const double rate = (double)p->n / w;
