@@ -107,11 +107,15 @@ nw_status nw_kv_stats_add(nw_kv_stats *s, uint32_t layer, bool value, const floa
 
 void nw_kv_stats_finish(nw_kv_stats *s)
 {
-    for (size_t i = 0; i < (size_t)s->n_layers * s->n_channels; i++) {
-        const double n = fmax(1, (double)s->n[i / s->n_channels]);
-        const double mean = s->sum[i] / n;
-        s->k_mean[i] = (float)mean;
-        s->k_spread[i] = (float)sqrt(fmax(0, s->sum_sq[i] / n - mean * mean));
+    size_t at = 0;
+
+    for (uint32_t layer = 0; layer < s->n_layers; layer++) {
+        const double n = fmax(1, (double)s->n[layer]);
+        for (uint32_t c = 0; c < s->n_channels; c++, at++) {
+            const double mean = s->sum[at] / n;
+            s->k_mean[at] = (float)mean;
+            s->k_spread[at] = (float)sqrt(fmax(0, s->sum_sq[at] / n - mean * mean));
+        }
     }
 }
 

@@ -364,7 +364,7 @@ static void assert_same_scales(const char *from, const char *to)
     must(nw_artifact_open(in_dir(to), &a[1], &err), &err);
     const nw_artifact_kv *x = nw_artifact_get_kv(a[0]);
     const nw_artifact_kv *y = nw_artifact_get_kv(a[1]);
-    const size_t n = x->n_scales * nw_artifact_config(a[0])->n_layers;
+    const size_t n = (size_t)x->n_scales * nw_artifact_config(a[0])->n_layers;
     assert_string_equal(y->format, "fp8");
     assert_int_equal(x->n_scales, y->n_scales);
     assert_memory_equal(x->k_scale, y->k_scale, n * sizeof(float));
