@@ -319,9 +319,9 @@ static void fallback_words(const nw_decision *d, const nw_dec_point *p, char *bu
 
 static void weight_words(const nw_rec_candidate *c, const nw_rec_candidate *b, char *buf, size_t n)
 {
-    if (c->weight_bytes < 0 || b->weight_bytes < 0) {
+    if (c->weight_bytes <= 0 || b->weight_bytes <= 0) {
         (void)snprintf(buf, n, "bytes of the weights of %s are not known",
-                       c->weight_bytes < 0 ? c->name : b->name);
+                       c->weight_bytes <= 0 ? c->name : b->name);
         return;
     }
     (void)snprintf(buf, n,
