@@ -308,6 +308,24 @@ static float fp4_fraction(const nw_grid *g, int i)
     return g->e4m3_scale ? 0.65F + 0.1F * (float)i : 0.5F * (float)(1 << (i < 3 ? i : 2));
 }
 
+/* Scales of candidate i, a fraction f of those of the extent. */
+NW_INLINE void propose_scales(const nw_grid *g, const extent *e, int i, float f, float *scale)
+{
+    if (g->kind == NW_GRID_ZERO || g->kind == NW_GRID_MIN) {
+        for (uint32_t r = 0; r < NW_LANES; r++) {
+            scale[r] = (e->hi[r] - e->lo[r]) / (g->hi - g->lo) * f;
+        }
+    } else {
+        const float codes = g->kind == NW_GRID_MID ? 8 : g->hi;
+        const float part = g->kind == NW_GRID_FP4   ? fp4_fraction(g, i)
+                           : g->kind == NW_GRID_MID ? f * (i % 2 == 0 ? -1.0F : 1.0F)
+                                                    : f;
+        for (uint32_t r = 0; r < NW_LANES; r++) {
+            scale[r] = max2(-e->lo[r], e->hi[r]) / codes * part;
+        }
+    }
+}
+
 /* Candidate i of the search, before the refit: a fraction of the scale of the extent. Symmetric
  * INT4 tries both signs (its codes reach -8 and 7), zero points three neighbours. */
 NW_CLONES static void propose(const nw_grid *g, const extent *e, int i, nw_grid_fit *fit)
@@ -318,24 +336,13 @@ NW_CLONES static void propose(const nw_grid *g, const extent *e, int i, nw_grid_
                                    [NW_GRID_MIN] = 1,
                                    [NW_GRID_FP4] = 1};
     const int variant = i % variants[g->kind];
-    const float f = FRACTION_FIRST + FRACTION_STEP * (float)(i / variants[g->kind]);
+    const int step = i / variants[g->kind];
+    const float f = FRACTION_FIRST + FRACTION_STEP * (float)step;
     float scale[NW_LANES];
     float offset[NW_LANES];
 
     memset(fit->zero, 0, sizeof fit->zero);
-    if (g->kind == NW_GRID_ZERO || g->kind == NW_GRID_MIN) {
-        for (uint32_t r = 0; r < NW_LANES; r++) {
-            scale[r] = (e->hi[r] - e->lo[r]) / (g->hi - g->lo) * f;
-        }
-    } else {
-        const float codes = g->kind == NW_GRID_MID ? 8 : g->hi;
-        const float part = g->kind == NW_GRID_FP4   ? fp4_fraction(g, i)
-                           : g->kind == NW_GRID_MID ? f * (variant == 0 ? -1.0F : 1.0F)
-                                                    : f;
-        for (uint32_t r = 0; r < NW_LANES; r++) {
-            scale[r] = max2(-e->lo[r], e->hi[r]) / codes * part;
-        }
-    }
+    propose_scales(g, e, i, f, scale);
     for (uint32_t r = 0; g->kind == NW_GRID_ZERO && r < NW_LANES; r++) {
         const float z = round_even(-e->lo[r] * f * inverse(scale[r])) + (float)(variant - 1);
         fit->zero[r] = min2(max2(z, 0), 15);
@@ -454,6 +461,18 @@ static void pack_int8(nw_panel_type type, const pack_scratch *s, uint32_t n_grou
     }
 }
 
+static void store_codes(const nw_grid *g, const float *codes, uint32_t n_rows, uint32_t n_cols,
+                        const pack_scratch *s)
+{
+    for (uint32_t c = 0; c < n_cols; c++) {
+        for (uint32_t r = 0; r < n_rows; r++) {
+            const float q = codes[(size_t)c * NW_LANES + r];
+            s->codes[(size_t)r * n_cols + c] =
+                g->kind == NW_GRID_FP4 ? nw_e2m1_from_f32(q) : (uint8_t)(int)q;
+        }
+    }
+}
+
 bool nw_grid_pack(nw_panel_type type, const nw_grid *g, const float *codes, const nw_grid_fit *fits,
                   uint32_t n_rows, uint32_t n_cols, uint8_t *panel, void *scratch,
                   uint32_t *bad_row)
@@ -464,13 +483,7 @@ bool nw_grid_pack(nw_panel_type type, const nw_grid *g, const float *codes, cons
     if (!store_fits(g, fits, n_groups, n_rows, &s, bad_row)) {
         return false;
     }
-    for (uint32_t c = 0; c < n_cols; c++) {
-        for (uint32_t r = 0; r < n_rows; r++) {
-            const float q = codes[(size_t)c * NW_LANES + r];
-            s.codes[(size_t)r * n_cols + c] =
-                g->kind == NW_GRID_FP4 ? nw_e2m1_from_f32(q) : (uint8_t)(int)q;
-        }
-    }
+    store_codes(g, codes, n_rows, n_cols, &s);
     if (type.kind == NW_PANEL_INT8) {
         pack_int8(type, &s, n_groups, n_rows, n_cols, panel);
     } else if (type.kind == NW_PANEL_NVFP4) {

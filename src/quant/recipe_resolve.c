@@ -78,22 +78,31 @@ static bool same_kind(const nw_recipe_choice *a, const nw_recipe_choice *b)
            a->type.kind == b->type.kind && a->type.group == b->type.group;
 }
 
+/* How many matrices have the mistake of choices[i]; *first is the first of them. */
+static size_t count_like(const nw_recipe_choice *choices, size_t n, size_t i, bool short_groups,
+                         size_t *first)
+{
+    size_t count = 0;
+
+    for (size_t k = 0; k < n; k++) {
+        if (!group_fits(&choices[k], short_groups) && same_kind(&choices[i], &choices[k])) {
+            *first = count == 0 ? k : *first;
+            count++;
+        }
+    }
+    return count;
+}
+
 /* One line for all layers in which the same matrix has the same mistake. */
 static void check_groups(const nw_recipe_choice *choices, size_t n, bool short_groups,
                          nw_buf *mistakes)
 {
     for (size_t i = 0; i < n; i++) {
-        size_t count = 0;
         size_t first = i;
         if (group_fits(&choices[i], short_groups)) {
             continue;
         }
-        for (size_t k = 0; k < n; k++) {
-            if (!group_fits(&choices[k], short_groups) && same_kind(&choices[i], &choices[k])) {
-                first = k < first ? k : first;
-                count++;
-            }
-        }
+        const size_t count = count_like(choices, n, i, short_groups, &first);
         if (first != i) {
             continue; /* told already */
         }
