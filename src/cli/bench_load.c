@@ -66,7 +66,7 @@ static void on_load_tick(void *ctx, double t_s, size_t n_started, size_t n_done,
     nw_bench_costs_sample(&b->costs, &b->energy, &b->service, nw_now_ns() - b->begin_ns);
 }
 
-static nw_load_options load_options(nw_bench *b)
+nw_load_options nw_bench_load_options(nw_bench *b)
 {
     const nw_args *a = b->args;
 
@@ -105,22 +105,28 @@ static nw_status read_files(const nw_args *a, windows *w, nw_error *err)
     return NW_OK;
 }
 
-/* Arrivals at one rate: warm-up, the window, and a tail so that load goes on past it. */
-static nw_status make_window(const nw_args *a, double rate, const nw_load_options *o, windows *w,
-                             nw_error *err)
+nw_status nw_bench_arrivals(const nw_args *a, double rate, uint64_t n, const nw_load_options *o,
+                            nw_arrivals *out, double *window_s, nw_error *err)
 {
-    window *x = &w->windows[w->n];
-    nw_arrival_plan p = {.rate = rate, .seed = (uint64_t)nw_args_int(a, "seed") + w->n};
+    nw_arrival_plan p = {.rate = rate, .seed = (uint64_t)nw_args_int(a, "seed") + n};
 
     if (nw_bench_range(a, "prompt", &p.prompt, err) != NW_OK ||
         nw_bench_range(a, "output", &p.output, err) != NW_OK) {
         return err->code;
     }
-    x->window_s = o->window_s > 0 ? o->window_s : (double)nw_args_int(a, "requests") / rate;
+    *window_s = o->window_s > 0 ? o->window_s : (double)nw_args_int(a, "requests") / rate;
     p.kind =
         strcmp(nw_args_str(a, "process"), "constant") == 0 ? NW_ARRIVE_CONSTANT : NW_ARRIVE_POISSON;
-    p.duration_s = o->warmup_s + x->window_s + o->drain_s;
-    if (nw_arrivals_make(&p, &x->arrivals, err) != NW_OK) {
+    p.duration_s = o->warmup_s + *window_s + o->drain_s;
+    return nw_arrivals_make(&p, out, err);
+}
+
+static nw_status make_window(const nw_args *a, double rate, const nw_load_options *o, windows *w,
+                             nw_error *err)
+{
+    window *x = &w->windows[w->n];
+
+    if (nw_bench_arrivals(a, rate, w->n, o, &x->arrivals, &x->window_s, err) != NW_OK) {
         return err->code;
     }
     (void)snprintf(x->name, sizeof x->name, "rate %.3f", rate);
@@ -134,7 +140,7 @@ static nw_status make_window(const nw_args *a, double rate, const nw_load_option
 static nw_status measure_capacity(nw_bench *b, double *rps, nw_error *err)
 {
     const nw_args *a = b->args;
-    nw_load_options o = load_options(b);
+    nw_load_options o = nw_bench_load_options(b);
     nw_arrivals burst = {0};
     nw_load_result r;
     nw_arrival_plan p = {.kind = NW_ARRIVE_CONSTANT,
@@ -209,7 +215,7 @@ static nw_status hash_windows(windows *w, nw_error *err)
 
 static nw_status gather_windows(nw_bench *b, windows *w, nw_error *err)
 {
-    const nw_load_options o = load_options(b);
+    const nw_load_options o = nw_bench_load_options(b);
     double rates[MAX_WINDOWS];
     size_t n = 0;
     nw_status st = NW_OK;
@@ -227,7 +233,7 @@ static nw_status gather_windows(nw_bench *b, windows *w, nw_error *err)
 
 static json_t *load_settings(nw_bench *b, const windows *w)
 {
-    const nw_load_options o = load_options(b);
+    const nw_load_options o = nw_bench_load_options(b);
 
     return json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:b, s:b, s:I}", "regime",
                      "load", "arrivals", w->hash.hex, "warmup_s", o.warmup_s, "window_s",
@@ -253,7 +259,7 @@ static uint64_t counted(const window *x, const nw_load_options *o)
 static nw_status measure_window(nw_bench *b, const window *x, size_t file_no, json_t *list,
                                 nw_error *err)
 {
-    nw_load_options o = load_options(b);
+    nw_load_options o = nw_bench_load_options(b);
     nw_load_result r;
 
     o.window_s = x->window_s;
@@ -292,7 +298,7 @@ static void conclude_load(nw_bench *b, json_t *list)
 
 static nw_status measure_load(nw_bench *b, const windows *w, nw_error *err)
 {
-    const nw_load_options o = load_options(b);
+    const nw_load_options o = nw_bench_load_options(b);
     json_t *list = json_array();
     nw_status st = NW_OK;
 
@@ -321,6 +327,9 @@ nw_status nw_bench_load(nw_bench *b, nw_error *err)
     bool done = false;
     nw_status st = NW_OK;
 
+    if (nw_args_flag(b->args, "search")) {
+        return nw_bench_search(b, err);
+    }
     st = nw_bench_open_service(b, err);
     if (st == NW_OK) {
         st = gather_windows(b, &w, err);

@@ -32,7 +32,17 @@ NW_MUST_USE nw_status nw_bench_begin_run(nw_bench *b, const char *stage, const c
                                          nw_error *err);
 NW_MUST_USE nw_status nw_bench_finish_run(nw_bench *b, nw_error *err);
 
+/* What the options say of a window under load. */
+nw_load_options nw_bench_load_options(nw_bench *b);
+/* Arrivals at one rate, the n-th that are made: warm-up, the window, and a tail so that load goes on past
+ * it. *window_s is the window's length. */
+NW_MUST_USE nw_status nw_bench_arrivals(const nw_args *a, double rate, uint64_t n,
+                                        const nw_load_options *o, nw_arrivals *out,
+                                        double *window_s, nw_error *err);
+
 NW_MUST_USE nw_status nw_bench_micro(nw_bench *b, nw_error *err);
 NW_MUST_USE nw_status nw_bench_load(nw_bench *b, nw_error *err);
+/* The highest rate that the service holds. */
+NW_MUST_USE nw_status nw_bench_search(nw_bench *b, nw_error *err);
 
 #endif

@@ -87,6 +87,15 @@ static const nw_option options[] = {
     {.name = "sweep",
      .type = NW_OPT_FLAG,
      .help = "measure the capacity by a burst, then windows at shares of it"},
+    {.name = "search",
+     .type = NW_OPT_FLAG,
+     .help = "find the highest stable rate, from --rate (or 1) on; every window has --requests"},
+    {.name = "attainment",
+     .type = NW_OPT_DOUBLE,
+     .fallback = "0.9",
+     .lo = 0,
+     .hi = 1,
+     .help = "share of good requests that --search asks for, by its lower 95 % bound"},
     {.name = "process",
      .type = NW_OPT_CHOICE,
      .fallback = "poisson",
@@ -209,6 +218,8 @@ static const struct {
     {"rate", LOAD},
     {"rates", LOAD},
     {"sweep", LOAD},
+    {"search", LOAD},
+    {"attainment", LOAD},
     {"process", LOAD},
     {"arrivals", LOAD},
     {"write-arrivals", LOAD},
@@ -231,11 +242,32 @@ static const struct {
 static const struct {
     const char *name, *beside;
 } idle[] = {
-    {"rate", "arrivals"},     {"rates", "arrivals"},          {"sweep", "arrivals"},
-    {"process", "arrivals"},  {"prompt", "arrivals"},         {"output", "arrivals"},
-    {"requests", "arrivals"}, {"write-arrivals", "arrivals"}, {"rate", "rates"},
-    {"rate", "sweep"},        {"requests", "duration"},
+    {"rate", "arrivals"},
+    {"rates", "arrivals"},
+    {"sweep", "arrivals"},
+    {"process", "arrivals"},
+    {"prompt", "arrivals"},
+    {"output", "arrivals"},
+    {"requests", "arrivals"},
+    {"write-arrivals", "arrivals"},
+    {"rate", "rates"},
+    {"rate", "sweep"},
+    {"requests", "duration"},
+    {"rates", "search"},
+    {"sweep", "search"},
+    {"arrivals", "search"},
+    {"write-arrivals", "search"},
+    {"no-stream", "search"},
+    {"record", "search"},
+    {"candidate", "search"},
+    {"role", "search"},
+    {"again", "search"},
 };
+
+/* Pairs of which the first means nothing alone. */
+static const struct {
+    const char *name, *beside;
+} needs[] = {{"tail-s", "arrivals"}, {"attainment", "search"}};
 
 static const char *regime_names(unsigned regimes)
 {
@@ -253,9 +285,12 @@ static nw_status check_pairs(const nw_args *args, nw_error *err)
                            idle[i].beside);
         }
     }
-    return nw_args_given(args, "tail-s") && !nw_args_given(args, "arrivals")
-               ? nw_fail(err, NW_E_USAGE, "--tail-s needs --arrivals")
-               : NW_OK;
+    for (size_t i = 0; i < NW_COUNT(needs); i++) {
+        if (nw_args_given(args, needs[i].name) && !nw_args_given(args, needs[i].beside)) {
+            return nw_fail(err, NW_E_USAGE, "--%s needs --%s", needs[i].name, needs[i].beside);
+        }
+    }
+    return NW_OK;
 }
 
 /* What a server that narrow does not start has settled already. */
@@ -356,6 +391,10 @@ const nw_command nw_cmd_bench = {
         "starts there. Goodput counts requests scheduled in the window that were answered within "
         "the limits; errors count against it. A 99th percentile is shown from 299 requests on. A "
         "window is marked invalid when dispatch lags behind the schedule.\n\n"
+        "With --search rates are doubled until one is not held, then bisected to 5 % and confirmed "
+        "on three further arrival files. Held: the upper 95 % bound of the drift in flight and of "
+        "TTFT is at most 10 % of their means, completions are at least 0.98 of the arrivals, and "
+        "attainment is what --attainment asks for.\n\n"
         "steps: the engine alone, in this process: prefill of --prompt tokens and --output steps "
         "of "
         "--sequences sequences, each round beside a raw read of memory. --profile adds, for each "

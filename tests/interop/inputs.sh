@@ -35,6 +35,31 @@ python() {
     echo "$venv/bin/python"
 }
 
+# vllm: the Python that has vLLM, made where it is not there
+vllm() {
+    [ -n "${NARROW_VLLM:-}" ] && echo "$NARROW_VLLM" && return
+    [ -f "$inputs/vllm/complete" ] || "$here/../interop/make_vllm.sh" "$inputs/vllm" >"$inputs/vllm.log" 2>&1 ||
+        return 1
+    echo "$inputs/vllm/bin/python"
+}
+
+# baseline NARROW: folder of SmolLM2 with weights off any grid, which `narrow convert` writes
+baseline() {
+    found=${NARROW_BASELINE:-$inputs/smollm2-off-grid}
+    if [ ! -d "$found" ]; then
+        smol=$(model SmolLM2) || return 1
+        "$1" convert "$smol" --out "$found" --quiet --off-grid 1 >&2 # without it, what follows fails
+    fi
+    echo "$found"
+}
+
+# made NARROW BASELINE NAME FORMAT LAYOUT ACTIVATIONS: the baseline in that format
+made() {
+    printf 'activations: %s\ntargets:\n  - {match: ".*_proj", weights: %s}\n' "$6" "$5" >"$inputs/$3.yaml"
+    "$1" quantize "$2" -r "$inputs/$3.yaml" -o "$inputs/$3" -f "$4" --force --quiet >/dev/null || return 1
+    echo "$inputs/$3"
+}
+
 # Files of the two models, `smol` and `gemma`.
 both_models() {
     smol=$(model SmolLM2) || skip "SmolLM2 cannot be had ($inputs/SmolLM2.log)"

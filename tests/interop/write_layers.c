@@ -5,12 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/status.h"
-#include "engine/engine.h"
 #include "model/config.h"
-#include "spec.h"
-
-#define MAX_IDS 4096
+#include "model_args.h"
 
 static nw_status run_layers(nw_engine *e, const int32_t *ids, uint32_t n, nw_error *err)
 {
@@ -36,23 +32,11 @@ static nw_status run_layers(nw_engine *e, const int32_t *ids, uint32_t n, nw_err
 int main(int argc, char **argv)
 {
     static int32_t ids[MAX_IDS];
-    nw_engine_options o = nw_engine_options_default();
     nw_engine *e = NULL;
     nw_error err = {0};
+    size_t n = 0;
+    nw_status st = model_args(argc, argv, ids, &n, &e, &err);
 
-    if (argc < 4 || argc - 3 > MAX_IDS) {
-        return 2;
-    }
-    nw_engine_kv_plain(&o); /* as transformers in float32 */
-    const size_t n = (size_t)argc - 3;
-    for (size_t i = 0; i < n; i++) {
-        ids[i] = (int32_t)strtol(argv[i + 3], NULL, 10);
-    }
-    o.no_tokenizer = true;
-    nw_status st = take_spec(argv[2], &o, &err);
-    if (st == NW_OK) {
-        st = nw_engine_open(argv[1], &o, &e, &err);
-    }
     if (st == NW_OK) {
         st = run_layers(e, ids, (uint32_t)n, &err);
     }

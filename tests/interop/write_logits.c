@@ -3,14 +3,9 @@
  * usage: write_logits MODEL SPEC ID...
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
-#include <stdlib.h>
 
-#include "base/status.h"
-#include "engine/engine.h"
 #include "model/config.h"
-#include "spec.h"
-
-#define MAX_IDS 4096
+#include "model_args.h"
 
 static bool write_row(void *ctx, size_t pos, const float *logits)
 {
@@ -22,23 +17,11 @@ static bool write_row(void *ctx, size_t pos, const float *logits)
 int main(int argc, char **argv)
 {
     static int32_t ids[MAX_IDS];
-    nw_engine_options o = nw_engine_options_default();
     nw_engine *e = NULL;
     nw_error err = {0};
+    size_t n = 0;
+    nw_status st = model_args(argc, argv, ids, &n, &e, &err);
 
-    if (argc < 4 || argc - 3 > MAX_IDS) {
-        return 2;
-    }
-    nw_engine_kv_plain(&o); /* as transformers in float32 */
-    const size_t n = (size_t)argc - 3;
-    for (size_t i = 0; i < n; i++) {
-        ids[i] = (int32_t)strtol(argv[i + 3], NULL, 10);
-    }
-    o.no_tokenizer = true;
-    nw_status st = take_spec(argv[2], &o, &err);
-    if (st == NW_OK) {
-        st = nw_engine_open(argv[1], &o, &e, &err);
-    }
     if (st == NW_OK) {
         size_t n_vocab = nw_engine_config(e)->n_vocab;
         st = nw_engine_score(e, ids, n, 0, write_row, &n_vocab, &err);

@@ -5,6 +5,7 @@ shared tools. Standard library only.
 usage: bench_test.py NARROW [unittest arguments]      exit 77: no scripted model here
 SPDX-License-Identifier: Apache-2.0
 """
+import http.server
 import json
 import math
 import os
@@ -13,6 +14,8 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import unittest
 
 NARROW = os.path.abspath(sys.argv[1])
@@ -24,6 +27,46 @@ def rank(values, p):
     """Nearest rank: the ceil(p n)-th smallest."""
     v = sorted(values)
     return v[max(math.ceil(p * len(v) - 1e-9), 1) - 1]
+
+
+class OneAtATime(http.server.BaseHTTPRequestHandler):
+    """A scripted server: each request takes SERVICE_S of the one place that it has, so that the rate it holds is
+    bounded by 1 / SERVICE_S; with `broken`, it refuses every request."""
+    SERVICE_S = 0.02
+    place = threading.Lock()
+    broken = False
+
+    def log_message(self, *_):
+        pass
+
+    def send(self, status, kind, text):
+        data = text.encode()
+        self.send_response(status)
+        self.send_header('Content-Type', kind)
+        self.send_header('Content-Length', str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def do_GET(self):
+        if self.path == '/v1/models':
+            self.send(200, 'application/json', '{"data":[{"id":"one","owned_by":"test"}]}')
+        else:
+            self.send(404, 'application/json', '{}')
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers['Content-Length']))
+        if not self.path.startswith('/v1/'):
+            self.send(404, 'application/json', '{}')
+            return
+        if self.broken:
+            self.send(500, 'application/json', '{"error":{"message":"broken"}}')
+            return
+        with self.place:
+            time.sleep(self.SERVICE_S)
+        self.send(200, 'text/event-stream',
+                  'data: {"choices":[{"text":"a"}]}\n\n'
+                  'data: {"choices":[{"text":"b","finish_reason":"length"}]}\n\n'
+                  'data: {"choices":[],"usage":{"prompt_tokens":4,"completion_tokens":2}}\n\ndata: [DONE]\n\n')
 
 
 class BenchTest(unittest.TestCase):
@@ -234,6 +277,41 @@ class BenchTest(unittest.TestCase):
         top = self.db('burst.db').execute("SELECT max(value) FROM series WHERE name LIKE "
                                           "'in_flight%'").fetchone()[0]
         self.assertGreaterEqual(top, 32)
+
+    def search(self, *more, broken=False, code=0):
+        server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), type('S', (OneAtATime,), {'broken': broken}))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            return self.bench(f'http://127.0.0.1:{server.server_port}', '--regime', 'load', '--search', '--rate',
+                              '40', '--requests', '44', '--warmup-s', '0.5', '--process', 'constant', '--prompt', '4',
+                              '--output', '2', '--slo-ttft', '400', '--slo-tpot', '0', '--drain-s', '5', '--tokenizer', self.story, *more, code=code)
+        finally:
+            server.shutdown()
+            server.server_close()
+
+    def test_search_for_the_highest_stable_rate(self):
+        """How far it gets depends on the machine; that it is a rate which was held, four times, and that one at
+        most 5 % above was not, does not. Above what one place can serve nothing is held."""
+        out = json.loads(self.search('--attainment', '0.8', '--json'))
+        tries = [(w['name'].split(), w['held'], w['why']) for w in out['windows']]
+        limit = 1 / OneAtATime.SERVICE_S
+        for (_, rate), held, why in tries:
+            self.assertEqual(held, why == '')
+            self.assertFalse(held and float(rate) > limit, rate)
+        if out['stable_rps'] is None:  # this machine had no steady minute
+            self.assertFalse(all(held for _, held, _ in tries))
+            return
+        self.assertEqual([(n, h) for (n, _), h, _ in tries[-3:]], [('again', True)] * 3)
+        self.assertLessEqual(out['unstable_rps'] / out['stable_rps'], 1.05)
+        failed = [float(rate) for (_, rate), held, _ in tries if not held]
+        self.assertAlmostEqual(min(failed), out['unstable_rps'], 3)
+        self.assertGreater(out['in_flight'], 0)
+
+    def test_search_ends_where_nothing_is_answered(self):
+        self.assertIn('no request was answered', self.search(broken=True, code=4))
+        for other in (['--rates', '1'], ['--sweep'], ['--no-stream'],
+                      ['--record', self.path('s.db'), '--candidate', 'a']):
+            self.assertIn('--search', self.search(*other, code=2))
 
     def test_usage_errors(self):
         self.assertIn('--rate', self.bench(self.loop, '--regime', 'load', code=2))

@@ -289,6 +289,86 @@ static void a_native_export_never_lets_go_of_its_folder(void **state)
     nw_export_source_close(source);
 }
 
+/* The folder "out" with every tensor's name begun by `wrap`, and, with a stray part, a scale of the
+ * embedding, which has no codes. */
+static void rename_tensors(const char *wrap, bool stray)
+{
+    char path[512];
+    char *data = NULL;
+    size_t n = 0;
+    uint64_t n_header = 0;
+    const char *name = NULL;
+    json_t *t = NULL;
+    json_t *renamed = json_object();
+    nw_error err = {0};
+
+    (void)nw_tmpdir_file(&dir, "out/model.safetensors", path, sizeof path);
+    must(nw_file_read(path, 1 << 24, &data, &n, &err), &err);
+    memcpy(&n_header, data, sizeof n_header);
+    json_t *header = json_loadb(data + 8, n_header, 0, NULL);
+    const size_t n_data = n - 8 - n_header;
+    json_object_foreach(header, name, t)
+    {
+        char text[256];
+        (void)snprintf(text, sizeof text, "%s%s", name[0] == '_' ? "" : wrap, name);
+        assert_int_equal(json_object_set(renamed, text, t), 0);
+    }
+    if (stray) {
+        char text[256];
+        (void)snprintf(text, sizeof text, "%smodel.embed_tokens.weight_scale", wrap);
+        (void)json_object_set_new(renamed, text,
+                                  json_pack("{s:s, s:[i], s:[I, I]}", "dtype", "BF16", "shape", 1,
+                                            "data_offsets", (json_int_t)n_data,
+                                            (json_int_t)n_data + 2));
+    }
+    char *text = json_dumps(renamed, JSON_COMPACT);
+    const uint64_t n_text = strlen(text);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(&n_text, 1, 8, f), 8);
+    assert_int_equal(fwrite(text, 1, n_text, f), n_text);
+    assert_int_equal(fwrite(data + 8 + n_header, 1, n_data, f), n_data);
+    assert_int_equal(fwrite("\0", 1, stray ? 2U : 0U, f), stray ? 2 : 0);
+    assert_int_equal(fclose(f), 0);
+    free(text);
+    free(data);
+    json_decref(header);
+    json_decref(renamed);
+}
+
+/* A part that belongs to no quantized matrix is refused, under the names of multimodal files too. */
+static struct wrap_row {
+    const char *name, *wrap;
+    bool stray;
+} wrap_rows[] = {{"plain", "", false},
+                 {"plain_with_a_stray_part", "", true},
+                 {"wrapped", "language_model.", false},
+                 {"wrapped_with_a_stray_part", "language_model.", true}};
+
+static void stray_parts_are_refused(void **state)
+{
+    const struct wrap_row *w = *state;
+    nw_export_report r = {0};
+    nw_checkpoint *c = NULL;
+    nw_error err = {0};
+
+    quantize("untied", BF16_SCALES, LINEARS "int4-g32}");
+    must(export_as("compressed-tensors", "native", 0, true, &r, &err), &err);
+    nw_export_report_release(&r);
+    rename_tensors(w->wrap, w->stray);
+    const nw_status st = nw_checkpoint_open(in_dir("out"), &c, &err);
+    if (!w->stray) {
+        must(st, &err);
+    } else {
+        assert_int_equal(st, NW_E_FORMAT);
+        if (strstr(err.message, "model.embed_tokens.weight_scale' belongs to no quantized") ==
+            NULL) {
+            fail_msg("%s", err.message);
+        }
+    }
+    nw_checkpoint_close(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -302,5 +382,6 @@ int main(void)
     failed += cmocka_run_group_tests(tests, NULL, NULL);
     failed += NW_RUN_TABLE("comes_back", rows, comes_back_as_it_was);
     failed += NW_RUN_TABLE("refused", refusals, is_refused);
+    failed += NW_RUN_TABLE("stray", wrap_rows, stray_parts_are_refused);
     return failed + teardown(NULL);
 }

@@ -8,6 +8,7 @@
 #include "artifact/export.h"
 #include "base/file.h"
 #include "model/gguf_writer.h"
+#include "model/hf_quant.h"
 #include "quant/quantize_as.h"
 #include "suite_dir.h"
 #include "table.h"
@@ -279,6 +280,77 @@ static nw_export_report quantize(const char *source, const char *recipe, const c
     return r;
 }
 
+/* g_idx of every matrix in the file: column c in group c mod the groups, as GPTQ's act-order leaves them. */
+static void reorder_columns(const char *path)
+{
+    nw_error err = {0};
+    char *data = NULL;
+    size_t n = 0;
+    const char *name = NULL;
+    json_t *t = NULL;
+    unsigned n_found = 0;
+
+    must(nw_file_read(path, 1 << 24, &data, &n, &err), &err);
+    uint64_t n_header = 0;
+    memcpy(&n_header, data, sizeof n_header);
+    json_t *header = json_loadb(data + 8, n_header, 0, NULL);
+    assert_non_null(header);
+    json_object_foreach(header, name, t)
+    {
+        const size_t len = strlen(name);
+        if (len > 6 && strcmp(name + len - 6, ".g_idx") == 0) {
+            const json_t *at = json_object_get(t, "data_offsets");
+            const size_t begin = (size_t)json_integer_value(json_array_get(at, 0));
+            const size_t end = (size_t)json_integer_value(json_array_get(at, 1));
+            const int32_t n_cols = (int32_t)((end - begin) / 4);
+            for (int32_t c = 0; c < n_cols; c++) {
+                const int32_t group = c % (n_cols / 32);
+                memcpy(data + 8 + n_header + begin + 4 * (size_t)c, &group, 4);
+            }
+            n_found++;
+        }
+    }
+    json_decref(header);
+    assert_true(n_found > 0);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+    free(data);
+}
+
+/* Codes that no panel holds are written as the values they stand for. */
+static void columns_out_of_order_become_values(void **state)
+{
+    const nw_quantize_options o = {.source = in_dir("wide"),
+                                   .recipe = "int4-g32",
+                                   .out = in_dir("gptq"),
+                                   .replace = true,
+                                   .no_tokenizer = true,
+                                   .n_threads = 2};
+    const nw_export_format *format = NULL;
+    nw_manifest m = {0};
+    nw_export_report r = {0};
+    nw_error err = {0};
+    nw_checkpoint *c = NULL;
+    nw_gguf *g = NULL;
+
+    (void)state;
+    must(nw_export_format_find("gptq", "native", &format, &err), &err);
+    must(nw_quantize_as(&o, format, &m, &r, &err), &err);
+    nw_manifest_release(&m);
+    release(r);
+    reorder_columns(in_dir("gptq/model.safetensors"));
+    must(nw_checkpoint_open(in_dir("gptq"), &c, &err), &err);
+    assert_non_null(nw_checkpoint_find(c, NW_ROLE_Q, 0)->quant->g_idx);
+    nw_checkpoint_close(c);
+    release(export("gptq", "out", "gguf", false));
+    assert_same_model("gptq", "out/model.gguf");
+    must(nw_gguf_open(in_dir("out/model.gguf"), &g, &err), &err);
+    assert_int_equal(nw_gguf_tensor_find(g, "blk.0.attn_q.weight")->format, NW_FMT_F32);
+    nw_gguf_close(g);
+}
+
 /* The tensors of two files, byte for byte. */
 static void assert_same_tensors(const char *a, const char *b)
 {
@@ -385,6 +457,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(bytes_are_those_of_the_specification),
                                        cmocka_unit_test(faults_leave_nothing),
                                        cmocka_unit_test(rows_of_q_are_in_the_order_of_pairs),
+                                       cmocka_unit_test(columns_out_of_order_become_values),
                                        cmocka_unit_test(a_fallback_is_told_or_refused),
                                        cmocka_unit_test(what_gguf_cannot_say_is_refused),
                                        cmocka_unit_test(the_scale_of_a_row_is_rounded)};

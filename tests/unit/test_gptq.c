@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "correlated_stats.h"
 #include "quant/gptq.h"
 #include "quant/method.h"
 #include "table.h"
@@ -28,29 +29,15 @@ static void normal_rows(uint64_t seed, double sigma, float *rows, size_t n)
     }
 }
 
-/* Moments of n_tokens correlated inputs: each channel leans on the one before it, and channel
- * scales differ by a factor of ten. `dead` (or -1) is always 0. */
+/* Sizes of channels differ by a factor of ten. */
+static double up_to_ten(uint32_t c)
+{
+    return 1 + 9.0 * (c * 37 % 11) / 10;
+}
+
 static nw_input_stats make_stats(uint64_t seed, uint32_t n_cols, uint32_t n_tokens, int dead)
 {
-    nw_rng rng = nw_rng_seed(seed);
-    nw_error err = {0};
-    nw_input_stats s = {0};
-    float *x = calloc(n_tokens, n_cols * sizeof *x);
-
-    assert_non_null(x);
-    for (uint32_t t = 0; t < n_tokens; t++) {
-        double before = 0;
-        for (uint32_t c = 0; c < n_cols; c++) {
-            before = 0.8 * before + nw_rng_normal(&rng);
-            x[(size_t)t * n_cols + c] =
-                (int)c == dead ? 0 : (float)(before * (1 + 9.0 * (c * 37 % 11) / 10));
-        }
-    }
-    assert_int_equal(nw_input_stats_init(&s, n_cols, &err), NW_OK);
-    assert_int_equal(nw_input_stats_add(&s, NULL, x, n_tokens, &err), NW_OK);
-    nw_input_stats_finish(&s);
-    free(x);
-    return s;
+    return correlated_stats(seed, n_cols, n_tokens, 0.8, up_to_ten, dead);
 }
 
 static nw_hessian make_hessian(nw_input_stats s)

@@ -6,6 +6,7 @@
 
 #include "artifact/artifact.h"
 #include "base/pool.h"
+#include "correlated_stats.h"
 #include "quant/channel_scales.h"
 #include "quant/logits_probe.h"
 #include "quant/orthogonal.h"
@@ -155,27 +156,14 @@ static void rotation_changes_the_weights(void **state)
 
 /* ---- statistics ---- */
 
+static double some_large(uint32_t c)
+{
+    return c % 13 == 5 ? 30 : 1;
+}
+
 static nw_input_stats make_stats(uint32_t n, int dead)
 {
-    enum { TOKENS = 400 };
-    nw_rng rng = nw_rng_seed(n);
-    nw_input_stats s = {0};
-    nw_error err = {0};
-    float *x = calloc(TOKENS, n * sizeof *x);
-
-    assert_non_null(x);
-    for (size_t t = 0; t < TOKENS; t++) {
-        double before = 0;
-        for (uint32_t c = 0; c < n; c++) {
-            before = 0.7 * before + nw_rng_normal(&rng);
-            x[t * n + c] = (int)c == dead ? 0 : (float)(before * (c % 13 == 5 ? 30 : 1));
-        }
-    }
-    must(nw_input_stats_init(&s, n, &err), &err);
-    must(nw_input_stats_add(&s, NULL, x, TOKENS, &err), &err);
-    nw_input_stats_finish(&s);
-    free(x);
-    return s;
+    return correlated_stats(n, n, 400, 0.7, some_large, dead);
 }
 
 /* E |W x|^2 from the second moments. */
