@@ -76,7 +76,7 @@ static bool send_answer(mock_server *m, int fd, const char *body)
             (void)snprintf(refusal, sizeof refusal,
                            "HTTP/1.1 429 Too Many\r\nRetry-After: %s\r\nConnection: close\r\n\r\n"
                            "{\"error\":{\"message\":\"busy, wait\"}}",
-                           a->retry_after != NULL ? a->retry_after : "0");
+                           m->who.retry_after != NULL ? m->who.retry_after : "0");
             (void)send_text(fd, refusal);
             return false;
         }

@@ -10,7 +10,6 @@ typedef struct {
     const char *const *pieces; /* raw bytes, sent one after the other; NULL ends */
     unsigned pause_ms;         /* before each piece but the first */
     unsigned n_refusals;       /* answered with 429 this often first */
-    const char *retry_after;   /* of those; NULL: "0" */
 } mock_answer;
 
 typedef struct mock_server mock_server;
@@ -18,8 +17,9 @@ typedef struct mock_server mock_server;
 /* What a server says of itself. */
 typedef struct {
     const char *owner;
-    const char *more;  /* of its first model: ",\"max_model_len\":7" */
-    const char *facts; /* body of GET /narrow/facts; NULL: there is none */
+    const char *more;        /* of its first model: ",\"max_model_len\":7" */
+    const char *facts;       /* body of GET /narrow/facts; NULL: there is none */
+    const char *retry_after; /* of refusals; NULL: "0" */
 } mock_identity;
 
 mock_server *mock_open_as(const mock_answer *answers, size_t n, mock_identity who);

@@ -328,32 +328,32 @@ static struct replica_row {
     const char *says; /* NULL: one model */
 } replica_rows[] = {
     {"same",
-     {"someone", ",\"max_model_len\":7", NULL},
-     {"someone", ",\"max_model_len\":7", NULL},
+     {.owner = "someone", .more = ",\"max_model_len\":7"},
+     {.owner = "someone", .more = ",\"max_model_len\":7"},
      NULL},
     {"length",
-     {"someone", ",\"max_model_len\":7", NULL},
-     {"someone", ",\"max_model_len\":8", NULL},
+     {.owner = "someone", .more = ",\"max_model_len\":7"},
+     {.owner = "someone", .more = ",\"max_model_len\":8"},
      "'max_model_len' is 7 and 8"},
     {"weights",
-     {"llamacpp", ",\"meta\":{\"size\":7}", NULL},
-     {"llamacpp", ",\"meta\":{\"size\":8}", NULL},
+     {.owner = "llamacpp", .more = ",\"meta\":{\"size\":7}"},
+     {.owner = "llamacpp", .more = ",\"meta\":{\"size\":8}"},
      "'meta' is {\"size\":7} and {\"size\":8}"},
     {"same_artifact",
-     {"narrow", NULL, "{\"artifact_hash\":\"aa\",\"pid\":1}"},
-     {"narrow", NULL, "{\"artifact_hash\":\"aa\",\"pid\":2}"},
+     {.owner = "narrow", .facts = "{\"artifact_hash\":\"aa\",\"pid\":1}"},
+     {.owner = "narrow", .facts = "{\"artifact_hash\":\"aa\",\"pid\":2}"},
      NULL},
     {"artifact",
-     {"narrow", NULL, "{\"artifact_hash\":\"aa\"}"},
-     {"narrow", NULL, "{\"artifact_hash\":\"bb\"}"},
+     {.owner = "narrow", .facts = "{\"artifact_hash\":\"aa\"}"},
+     {.owner = "narrow", .facts = "{\"artifact_hash\":\"bb\"}"},
      "'artifact_hash' is \"aa\" and \"bb\""},
     {"cache",
-     {"narrow", NULL, "{\"artifact_hash\":\"aa\",\"kv\":\"f32\"}"},
-     {"narrow", NULL, "{\"artifact_hash\":\"aa\",\"kv\":\"int8\"}"},
+     {.owner = "narrow", .facts = "{\"artifact_hash\":\"aa\",\"kv\":\"f32\"}"},
+     {.owner = "narrow", .facts = "{\"artifact_hash\":\"aa\",\"kv\":\"int8\"}"},
      "'kv' is \"f32\" and \"int8\""},
     {"of_another_kind",
-     {"narrow", NULL, "{\"artifact_hash\":\"aa\"}"},
-     {"someone", NULL, NULL},
+     {.owner = "narrow", .facts = "{\"artifact_hash\":\"aa\"}"},
+     {.owner = "someone"},
      "'artifact_hash' is \"aa\" and not said"},
 };
 
@@ -383,8 +383,8 @@ static void replicas_serve_one_model(void **state)
     }
 }
 
-static const mock_answer late_and_good[] = {{"late", WHOLE(ANSWER), 0, 1, "4"},
-                                            {"go", WHOLE(ANSWER), 0, 0, NULL}};
+static const mock_answer late_and_good[] = {{"late", WHOLE(ANSWER), 0, 1},
+                                            {"go", WHOLE(ANSWER), 0, 0}};
 
 static void on_late(void *ctx, uint64_t id, const nw_gen_result *r)
 {
@@ -395,7 +395,8 @@ static void on_late(void *ctx, uint64_t id, const nw_gen_result *r)
 /* A request that waits because a server was busy holds up no other, however slow the rate. */
 static void a_busy_server_delays_nobody_else(void **state)
 {
-    mock_server *m = mock_open(late_and_good, 2, "someone");
+    mock_server *m =
+        mock_open_as(late_and_good, 2, (mock_identity){.owner = "someone", .retry_after = "4"});
     const nw_target_options o = {.max_rate = 20, .max_retries = 1};
     nw_target *t = open_at(mock_url(m), &o);
     atomic_int late_done = 0;
@@ -423,13 +424,14 @@ static void a_busy_server_delays_nobody_else(void **state)
 
 /* Finding out what a server can waits as long as it asks for. */
 static const mock_answer asks_for_time[] = {
-    {TRIAL_A, TRIAL("-7"), 0, 1, "1"},
-    {TRIAL_B, TRIAL("-8"), 0, 0, NULL},
+    {TRIAL_A, TRIAL("-7"), 0, 1},
+    {TRIAL_B, TRIAL("-8"), 0, 0},
 };
 
 static void retry_after_is_kept_by_every_question(void **state)
 {
-    mock_server *m = mock_open(asks_for_time, 2, "someone");
+    mock_server *m =
+        mock_open_as(asks_for_time, 2, (mock_identity){.owner = "someone", .retry_after = "1"});
     nw_target *t = open_at(mock_url(m), NULL);
     nw_error err = {0};
     const int64_t start = nw_now_ns();
