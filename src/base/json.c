@@ -7,13 +7,73 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/file.h"
+
+/* The digits at s[i..j) are an integer that int64_t does not hold. */
+static bool is_too_long(const char *s, size_t n, size_t i, size_t j)
+{
+    static const char most[] = "9223372036854775807";
+    const size_t n_most = sizeof most - 1;
+    const size_t at = i > 0 && s[i - 1] == '-' ? i - 1 : i;
+    const bool fraction = at > 0 && strchr(".eE+", s[at - 1]) != NULL;
+    const bool whole = j == n || strchr(".eE", s[j]) == NULL;
+
+    return whole && !fraction &&
+           (j - i > n_most || (j - i == n_most && memcmp(s + i, most, n_most) > 0));
+}
+
+/* The text with ".0" behind such integers, outside of strings; NULL without memory. */
+static char *long_integers_as_reals(const char *s, size_t n, size_t *n_out)
+{
+    nw_buf b;
+    bool in_string = false;
+    size_t from = 0;
+
+    nw_buf_init(&b, n + n / 8 + 8);
+    for (size_t i = 0; i < n; i++) {
+        if (s[i] == '"') {
+            in_string = !in_string;
+        } else if (in_string) {
+            i += s[i] == '\\';
+        } else if (s[i] >= '0' && s[i] <= '9') {
+            size_t j = i;
+            while (j < n && s[j] >= '0' && s[j] <= '9') {
+                j++;
+            }
+            if (is_too_long(s, n, i, j)) {
+                (void)(nw_buf_add(&b, s + from, j - from) && nw_buf_puts(&b, ".0"));
+                from = j;
+            }
+            i = j - 1;
+        }
+    }
+    (void)nw_buf_add(&b, s + from, n - from);
+    *n_out = b.len;
+    return nw_buf_take(&b);
+}
+
+/* Transformers writes 10^30 for "no limit": a number that no integer here holds is a real. */
+static json_t *load_long_integers(const char *bytes, size_t n)
+{
+    json_error_t ignored;
+    size_t n_text = 0;
+    char *text = long_integers_as_reals(bytes, n, &n_text);
+    json_t *value =
+        text != NULL ? json_loadb(text, n_text, JSON_REJECT_DUPLICATES, &ignored) : NULL;
+
+    free(text);
+    return value;
+}
 
 nw_status nw_json_parse(const char *name, const char *bytes, size_t n, json_t **out, nw_error *err)
 {
     json_error_t at;
     json_t *value = json_loadb(bytes, n, JSON_REJECT_DUPLICATES, &at);
 
+    if (value == NULL && json_error_code(&at) == json_error_numeric_overflow) {
+        value = load_long_integers(bytes, n);
+    }
     if (value == NULL) {
         return nw_fail(err, NW_E_FORMAT, "%s:%d:%d: %s", name, at.line < 1 ? 1 : at.line,
                        at.column < 0 ? 0 : at.column, at.text);

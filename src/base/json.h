@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 
-/* Parses n bytes; `name` stands in messages ("name:line:column: ..."). *out is owned. Depth is
+/* Parses n bytes; an integer that int64_t does not hold is a real; `name` stands in messages ("name:line:column: ..."). *out is owned. Depth is
  * bounded by Jansson (2048); memory by a multiple of n. */
 NW_MUST_USE nw_status nw_json_parse(const char *name, const char *bytes, size_t n, json_t **out,
                                     nw_error *err);

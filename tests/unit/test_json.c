@@ -19,6 +19,12 @@ static struct row {
     {"empty", "", "t:1:0: '[' or '{' expected near end of file"},
     {"bad_utf8", "[\"\xff\"]", "t:1:2: unable to decode byte 0xff near '\"'"},
     {"lone_surrogate", "[\"\\ud800\"]", "t:1:9: invalid Unicode '\\uD800' near '\"\\ud800\"'"},
+    {"long_integer", "{\"model_max_length\": 1000000000000000019884624838656}", NULL},
+    {"long_integers",
+     "[-9223372036854775809, 9223372036854775807, \"\\\"99999999999999999999\", "
+     "0.99999999999999999999, 1e-00000000000000000001]",
+     NULL},
+    {"endless_real", "[1e999]", "t:1:6: real number overflow near '1e999'"},
     {"trailing_comma", "[1,]", "t:1:4: unexpected token near ']'"},
 };
 
@@ -37,6 +43,23 @@ static void parse(void **state)
         assert_null(v);
         assert_string_equal(err.message, r->message);
     }
+    json_decref(v);
+}
+
+/* Integers that int64_t holds stay integers beside one that it does not; text is left alone. */
+static void long_integers_become_reals(void **state)
+{
+    static const char text[] = "[1000000000000000019884624838656, 9223372036854775807, "
+                               "\"99999999999999999999\", -99999999999999999999]";
+    json_t *v = NULL;
+    nw_error err = {0};
+
+    (void)state;
+    assert_int_equal(nw_json_parse("t", text, sizeof text - 1, &v, &err), NW_OK);
+    assert_true(json_real_value(json_array_get(v, 0)) > 0.99e30);
+    assert_int_equal(json_integer_value(json_array_get(v, 1)), INT64_MAX);
+    assert_string_equal(json_string_value(json_array_get(v, 2)), "99999999999999999999");
+    assert_true(json_real_value(json_array_get(v, 3)) < -0.99e20);
     json_decref(v);
 }
 
@@ -165,6 +188,7 @@ int main(void)
 {
     const struct CMUnitTest others[] = {
         cmocka_unit_test(other_lookups),
+        cmocka_unit_test(long_integers_become_reals),
         cmocka_unit_test(canonical_is_sorted),
     };
     return NW_RUN_TABLE("parse", rows, parse) + NW_RUN_TABLE("opt_u32", lookups, opt_u32) +
