@@ -337,13 +337,13 @@ nw_status nw_input_plan_write(const nw_input_plan *p, const nw_kv_plan *kv, cons
 {
     const size_t most = 2 * nw_checkpoint_n_tensors(c) + 4 * (size_t)kv->n_layers + 1;
     char *path = nw_path_join(dir, NW_INPUTS_FILE);
-    file_walk w = {.plan = p, .kv = kv, .ckpt = c};
+    nw_st_decl *decls = calloc(most, sizeof *decls);
+    char(*names)[NAME_BYTES] = calloc(most, sizeof *names);
+    file_walk w = {.plan = p, .kv = kv, .ckpt = c, .decls = decls, .names = names};
     nw_file f = {0};
     nw_status st = NW_OK;
 
-    w.decls = calloc(most, sizeof *w.decls);
-    w.names = calloc(most, sizeof *w.names);
-    st = path != NULL && w.decls != NULL && w.names != NULL
+    st = path != NULL && decls != NULL && names != NULL
              ? walk_file(&w, err)
              : nw_fail(err, NW_E_NOMEM, "%s: no memory for %zu tensors", dir, most);
     st = st == NW_OK ? nw_st_writer_open(path, w.decls, w.n, NULL, 64, &w.writer, err) : st;
@@ -354,8 +354,8 @@ nw_status nw_input_plan_write(const nw_input_plan *p, const nw_kv_plan *kv, cons
     st = st == NW_OK ? nw_file_map(path, &f, err) : st;
     *n_bytes = f.size;
     nw_file_unmap(&f);
-    free(w.decls);
-    free(w.names);
+    free(decls);
+    free(names);
     free(path);
     return st;
 }
