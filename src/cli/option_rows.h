@@ -26,10 +26,12 @@
                 "scales of key channels), +dynamic; by default as the artifact says, else bf16, " \
                 "and f32 for a model in F32"                                                      \
     }
-#define NW_OPTION_ACT                                                                \
-    {                                                                                \
-        .name = "act", .type = NW_OPT_CHOICE, .choices = NW_ACT_RULE_NAMES,          \
-        .help = "activations of quantized matrices; by default as the artifact says" \
+#define NW_OPTION_ACT                                                                          \
+    {                                                                                          \
+        .name = "act", .type = NW_OPT_CHOICE, .choices = NW_ACT_RULE_NAMES,                    \
+        .help = "activations of quantized matrices; a8 also for attention over int8 and int4 " \
+                "keys and "                                                                    \
+                "values; by default as the artifact says"                                      \
     }
 
 /* ---- of what is written ---- */
