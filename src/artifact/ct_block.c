@@ -16,12 +16,14 @@ static uint32_t ceil_div(uint32_t n, uint32_t d)
     return n / d + (n % d != 0);
 }
 
-bool nw_block_is_stored(const nw_export_tensor *t)
+const nw_hfq_matrix *nw_block_stored(const nw_export_tensor *t)
 {
     const nw_hfq_matrix *q = t->ckpt != NULL ? t->ckpt->quant : NULL;
 
     return q != NULL && q->layout == NW_HFQ_E4M3 && q->scale_format != NW_FMT_U8 &&
-           q->scale_format != NW_FMT_F8_E8M0 && q->n_groups > 1 && q->scale_rows > 1;
+                   q->scale_format != NW_FMT_F8_E8M0 && q->n_groups > 1 && q->scale_rows > 1
+               ? q
+               : NULL;
 }
 
 static float *scale_at(const nw_block_scales *b, uint32_t row, uint32_t col)
@@ -52,7 +54,7 @@ static nw_status take_absmax(const nw_export_source *s, const nw_export_tensor *
 nw_status nw_block_scales_of(const nw_export_source *s, const nw_export_tensor *t, uint32_t side,
                              nw_block_scales *out, nw_error *err)
 {
-    const nw_hfq_matrix *q = nw_block_is_stored(t) ? t->ckpt->quant : NULL;
+    const nw_hfq_matrix *q = nw_block_stored(t);
     nw_block_scales b = {.rows = q != NULL ? q->scale_rows : side,
                          .cols = q != NULL ? q->scale_cols : side};
     nw_status st = NW_OK;

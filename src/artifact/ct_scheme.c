@@ -20,12 +20,11 @@ static void set_fixed(const nw_export_source *source, const nw_export_tensor *t,
 bool nw_ct_block_scheme_of(const nw_export_source *source, const nw_export_tensor *t,
                            uint32_t block, nw_ct_scheme *out)
 {
-    const nw_hfq_matrix *q = t->ckpt != NULL ? t->ckpt->quant : NULL;
-    const bool stored = nw_block_is_stored(t);
+    const nw_hfq_matrix *stored = nw_block_stored(t);
     const nw_act_rule act = nw_export_act(source);
 
     if (t->is_vector || t->layer < 0 ||
-        (!stored && (block == 0 || nw_export_has_codes(t) || t->n_cols % block != 0))) {
+        (stored == NULL && (block == 0 || nw_export_has_codes(t) || t->n_cols % block != 0))) {
         return false;
     }
     *out = (nw_ct_scheme){.format = "float-quantized",
@@ -33,10 +32,10 @@ bool nw_ct_block_scheme_of(const nw_export_source *source, const nw_export_tenso
                           .strategy = "block",
                           .bits = 8,
                           .symmetric = true,
-                          .block_rows = stored ? q->scale_rows : block,
-                          .block_cols = stored ? q->scale_cols : block,
-                          .act = stored ? act : NW_ACT_RULE_FP8_G128};
-    if (stored) {
+                          .block_rows = stored != NULL ? stored->scale_rows : block,
+                          .block_cols = stored != NULL ? stored->scale_cols : block,
+                          .act = stored != NULL ? act : NW_ACT_RULE_FP8_G128};
+    if (stored != NULL) {
         set_fixed(source, t, out);
     }
     return true;

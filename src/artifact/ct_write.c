@@ -234,12 +234,10 @@ static nw_status add_blocks(plan *p, const nw_export_tensor *t, const nw_ct_sche
                             nw_error *err)
 {
     nw_block_scales *b = nw_export_parts_blocks(&p->parts, err);
-    nw_status st =
-        b != NULL ? nw_block_scales_of(p->job->source, t, s->block_rows, b, err) : err->code;
     bool fit = true;
 
-    if (st != NW_OK) {
-        return st;
+    if (b == NULL || nw_block_scales_of(p->job->source, t, s->block_rows, b, err) != NW_OK) {
+        return err->code;
     }
     for (size_t i = 0; i < (size_t)b->n_down * b->n_across; i++) {
         fit = fit && nw_export_rounded(b->scales[i], NW_FMT_BF16) == b->scales[i];

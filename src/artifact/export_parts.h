@@ -100,8 +100,8 @@ void nw_put_scales(const nw_export_part *p, uint32_t row, const nw_export_row *r
 void nw_put_codes(const nw_export_part *p, uint32_t row, const nw_export_row *r, uint8_t *bytes);
 
 /* ---- E4M3 in blocks (ct_block.c) ---- */
-/* Whether the matrix stands in such blocks in its file. */
-bool nw_block_is_stored(const nw_export_tensor *t);
+/* How the matrix stands in such blocks in its file; NULL where it does not. */
+const struct nw_hfq_matrix *nw_block_stored(const nw_export_tensor *t);
 /* Its scales: those of the file, or of `side` x `side` values each, absmax / 448 as BF16. The caller frees
  * out->scales. */
 NW_MUST_USE nw_status nw_block_scales_of(const nw_export_source *s, const nw_export_tensor *t,
