@@ -293,19 +293,14 @@ static nw_status check_pairs(const nw_args *args, nw_error *err)
     return NW_OK;
 }
 
-/* What a server that narrow does not start has settled already. */
+/* --context of a benchmark is the server's. */
 static nw_status check_server(const nw_args *args, nw_error *err)
 {
-    static const char *const of_server[] = {"threads", "tier", "kv", "act", "context"};
-    const bool url = nw_target_spec_is_url(args->operands[0]);
-
-    for (size_t i = 0; url && i < NW_COUNT(of_server); i++) {
-        if (nw_args_given(args, of_server[i])) {
-            return nw_fail(err, NW_E_USAGE, "--%s is for an artifact, %s runs already",
-                           of_server[i], args->operands[0]);
-        }
+    if (nw_target_spec_is_url(args->operands[0]) && nw_args_given(args, "context")) {
+        return nw_fail(err, NW_E_USAGE, "--context is for an artifact, %s runs already",
+                       args->operands[0]);
     }
-    return NW_OK;
+    return nw_args_check_server(args, err);
 }
 
 /* An option that would change nothing is a mistake of whoever gave it. */

@@ -206,7 +206,8 @@ static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
     json_t *out = NULL;
 
     (void)exit_code;
-    nw_status st = parse_layers(args, &o.layers, err);
+    nw_status st = nw_args_check_server(args, err);
+    st = st == NW_OK ? parse_layers(args, &o.layers, err) : st;
     st = st == NW_OK ? nw_evaluate(&o, &out, err) : st;
     if (st != NW_OK) {
         return st;

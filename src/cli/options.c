@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "target/target.h"
 
 struct nw_arg {
     const nw_option *option;
@@ -419,4 +420,18 @@ const char *nw_args_server_key(const nw_args *a)
     const char *env = getenv("NARROW_API_KEY");
 
     return key != NULL ? key : env != NULL && env[0] != '\0' ? env : NULL;
+}
+
+nw_status nw_args_check_server(const nw_args *a, nw_error *err)
+{
+    static const char *const of_server[] = {"threads", "tier", "kv", "act"};
+    const bool url = nw_target_spec_is_url(a->operands[0]);
+
+    for (size_t i = 0; url && i < NW_COUNT(of_server); i++) {
+        if (nw_args_given(a, of_server[i])) {
+            return nw_fail(err, NW_E_USAGE, "--%s is for an artifact, %s runs already",
+                           of_server[i], a->operands[0]);
+        }
+    }
+    return NW_OK;
 }

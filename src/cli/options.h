@@ -57,6 +57,9 @@ int64_t nw_args_int(const nw_args *a, const char *name);     /* 0 when absent wi
 /* The key for a server: --api-key, else NARROW_API_KEY of the environment (which studies hand on to their
  * stages, and which no file has to hold); NULL: none. */
 const char *nw_args_server_key(const nw_args *a);
+/* Refuses what a server that narrow does not start has settled already (--threads, --tier, --kv, --act),
+ * where the first operand is a URL. */
+NW_MUST_USE nw_status nw_args_check_server(const nw_args *a, nw_error *err);
 double nw_args_double(const nw_args *a, const char *name); /* 0 when absent with no default */
 size_t nw_args_count(const nw_args *a, const char *name);  /* REPEAT */
 const char *nw_args_nth(const nw_args *a, const char *name, size_t i); /* REPEAT, i < count */

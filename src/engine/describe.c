@@ -91,7 +91,8 @@ static nw_status describe_layer(nw_engine *e, uint32_t layer, const char *attent
     return NW_OK;
 }
 
-/* "linear avx512 int8 x int8; head avx512 bf16 x bf16; attention avx512 k int8 v int8". */
+/* "linear avx512 int8 x int8; head avx512 bf16 x bf16; attention avx512 k int8 v int8 a8; kv int8;
+ * act a8". */
 static nw_status kernel_map(nw_engine *e, const char *head, const char *attention, nw_error *err)
 {
     nw_buf b;
@@ -110,7 +111,9 @@ static nw_status kernel_map(nw_engine *e, const char *head, const char *attentio
             }
         }
     }
-    (void)nw_buf_printf(&b, "head %s; attention %s", head, attention);
+    /* all that decides results: a record takes a run with an equal map for the same measurement */
+    (void)nw_buf_printf(&b, "head %s; attention %s; kv %s; act %s", head, attention, e->facts.kv,
+                        nw_act_rule_name(e->facts.act));
     e->facts.kernel_map = b.failed ? NULL : nw_arena_strndup(&e->arena, b.data, b.len);
     nw_buf_release(&b);
     return e->facts.kernel_map != NULL ? NW_OK

@@ -185,6 +185,13 @@ static nw_status check_kv(const nw_engine *e, nw_error *err)
             "KV format: a window or sinks are kept in BF16 beside a narrower format, %s is none",
             nw_kv_kind_name((nw_kv_kind)o->kv_k));
     }
+    if (o->kv_dynamic && !is_fp8(e)) {
+        return nw_fail(
+            err, NW_E_USAGE,
+            "KV format: +dynamic is for fp8, whose scales may be fixed ones; those of %s "
+            "never are",
+            nw_kv_kind_name((nw_kv_kind)o->kv_k));
+    }
     if (o->kv_channel && e->kv_said->k_factor == NULL) {
         return nw_fail(
             err, NW_E_USAGE,

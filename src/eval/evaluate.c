@@ -25,13 +25,11 @@ static nw_status open_engine(const nw_eval_options *o, const char *path, bool is
     e.n_threads = o->n_threads;
     e.tier = o->tier;
     e.max_seqs = 64;
-    if (is_base) {
+    if (is_base) { /* the model as it is: keys and values unquantized */
         nw_engine_kv_plain(&e);
-    } else { /* the baseline is the model as it is: KV and activations unquantized */
-        e.act = o->act == NULL ? -1 : strcmp(o->act, "a8") == 0;
-        if (o->kv != NULL && nw_engine_kv_parse(o->kv, &e, err) != NW_OK) {
-            return err->code;
-        }
+    } else if ((o->act != NULL && nw_engine_act_parse(o->act, &e, err) != NW_OK) ||
+               (o->kv != NULL && nw_engine_kv_parse(o->kv, &e, err) != NW_OK)) {
+        return err->code;
     }
     return nw_engine_open(path, &e, out, err);
 }

@@ -192,9 +192,15 @@ static nw_status check_candidate(nw_stages *st, size_t i, nw_error *err)
     const nw_study_candidate *c = &st->study.candidates[i];
     nw_recipe *recipe = NULL;
 
+    if (c->recipe == NULL && !nw_target_spec_is_url(c->artifact)) {
+        return check_there(st, "artifact", c->artifact, err);
+    }
     if (c->recipe == NULL) {
-        return nw_target_spec_is_url(c->artifact) ? NW_OK
-                                                  : check_there(st, "artifact", c->artifact, err);
+        return c->kv == NULL && c->act == NULL
+                   ? NW_OK
+                   : nw_fail(err, NW_E_USAGE,
+                             "%s: candidate '%s': %s: is for an artifact, %s runs already",
+                             st->study.path, c->name, c->kv != NULL ? "kv" : "act", c->artifact);
     }
     if (st->study.model == NULL) {
         return nw_fail(err, NW_E_USAGE,

@@ -27,6 +27,17 @@ narrow eval model --layer generate --generate generate.jsonl --quiet | sed 's/ac
 python3 -c 'import sqlite3
 for r in sqlite3.connect("r.db").execute("SELECT suite, status, kernel_map LIKE \"%int8%\","
         " (SELECT count(*) FROM item WHERE run_id = id) FROM run ORDER BY id"): print(*r)'
+# what decides results is part of what a run is: no other options' figures are taken for its own
+for kv in int4 int4 int4+window64 fp8 fp8/int8; do
+    run --layer choice --items 2 --kv $kv -r kinds.db --candidate a --json | facts | head -1
+done
+# each rule of activations computes something of its own
+narrow quantize model -r int8-w8a8 -o w8 --quiet >/dev/null || exit 1
+for i in 1 2 3 4 5 6 7 8; do echo "one two three a bc one $i a bc two"; done >text.txt
+for act in a16 a8 a8-ct fp8; do
+    narrow eval w8 --layer perplexity --text text.txt --context 16 --act $act --quiet --json |
+        python3 -c 'import json, sys; print(json.load(sys.stdin)["perplexity"])'
+done | sort -u | wc -l
 try() {
     narrow eval "$@" >out 2>&1
     code=$?
@@ -46,4 +57,6 @@ try model --context 3
 try model --act a4
 try absent --layer choice
 try http://127.0.0.1:1 --layer choice
+try http://127.0.0.1:1 --layer choice --kv int8
+try model --layer choice --kv int8+dynamic --quiet
 try http://127.0.0.1:1 --layer generate --quiet

@@ -27,6 +27,7 @@ bad '/^work/d'
 bad '/^model/d'
 bad 's/recipe: int4-g32/recipe: int3/'
 bad 's/recipe: int4-g32/artifact: nowhere/'
+bad 's|recipe: int4-g32|artifact: "http://127.0.0.1:1", kv: int8|'
 bad 's/builtin:basics/builtin:advanced/'
 bad 's/"builtin:assistant"/nowhere.jsonl/'
 echo "-- missing inputs"

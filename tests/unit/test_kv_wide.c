@@ -297,6 +297,7 @@ static void what_cannot_be_is_refused(void **state)
     static const struct {
         const char *kv, *says;
     } bad[] = {{"bf16+window64", "narrower"},
+               {"int8+dynamic", "+dynamic is for fp8"},
                {"f32+sinks64", "narrower"},
                {"int4+channel", "calibration"}};
 
