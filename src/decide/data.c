@@ -221,6 +221,12 @@ static nw_status fill_request(void *ctx, const nw_rec_request *row, nw_error *er
     return NW_OK;
 }
 
+/* Of two windows: one that is known not to be steady outweighs one that was not tested. */
+static int steady_of(int a, int b)
+{
+    return a == 0 || b == 0 ? 0 : a < b ? a : b;
+}
+
 nw_status nw_data_speed(nw_record *rec, const nw_rec_run *run, nw_arena *arena, nw_dec_speed *out,
                         nw_error *err)
 {
@@ -242,7 +248,7 @@ nw_status nw_data_speed(nw_record *rec, const nw_rec_run *run, nw_arena *arena, 
     for (size_t i = 0; i < n_windows; i++) {
         out->window_s += (double)(windows[i].end_ns - windows[i].start_ns) / NS_PER_S;
         out->offered_rps += windows[i].offered_rps / (double)n_windows;
-        out->steady = i == 0 || windows[i].steady < out->steady ? windows[i].steady : out->steady;
+        out->steady = i == 0 ? windows[0].steady : steady_of(out->steady, windows[i].steady);
     }
     nw_status st = nw_record_requests(rec, run->id, fill_request, &c, err);
     if (n_windows == 0 && c.last_ns > c.first_ns && c.first_ns >= 0) {
@@ -340,6 +346,11 @@ const char *nw_data_absent(const nw_rec_candidate *c, const char *suite, char *b
         json_decref(o);
     }
     return found;
+}
+
+bool nw_data_same_data(const nw_rec_run *a, const nw_rec_run *b)
+{
+    return same(a->suite, b->suite) && same(a->data_hash, b->data_hash);
 }
 
 const char *nw_data_mismatch(const nw_rec_run *a, const nw_rec_run *b)

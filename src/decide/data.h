@@ -47,7 +47,7 @@ typedef struct {
     size_t n, n_files;
     double window_s; /* over all files */
     double offered_rps;
-    int steady; /* 1 all, 0 not all, -1 not tested */
+    int steady; /* 1 all, 0 not all, -1 not all tested, none unsteady */
 } nw_dec_speed;
 
 NW_MUST_USE nw_status nw_data_items(nw_record *rec, int64_t run, nw_arena *arena, nw_dec_items *out,
@@ -68,6 +68,8 @@ const char *nw_data_absent(const nw_rec_candidate *c, const char *suite, char *b
  * baseline itself aside). NULL, or what differs. Another tokenizer is another model, whose chat template
  * is its own: its tasks pair by item all the same. */
 const char *nw_data_mismatch(const nw_rec_run *a, const nw_rec_run *b);
+/* The same suite over the same data, whatever the settings are. */
+bool nw_data_same_data(const nw_rec_run *a, const nw_rec_run *b);
 /* Both name a tokenizer, and not the same: what is counted in tokens cannot be compared. */
 bool nw_data_other_tokenizer(const nw_rec_run *a, const nw_rec_run *b);
 

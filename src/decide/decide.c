@@ -64,6 +64,18 @@ static nw_verdict worse(nw_verdict a, nw_verdict b)
     return a == NW_VERDICT_INCONCLUSIVE ? a : b;
 }
 
+const char *nw_decision_coarse(const nw_policy *p, size_t n, char buf[128])
+{
+    const double least = (double)n / ((double)p->draws + 1);
+
+    buf[0] = '\0';
+    if (least > p->alpha) {
+        (void)snprintf(buf, 128, ", and %zu draws allow none below %.2g: at least %.0f are needed",
+                       p->draws, least, ceil((double)n / p->alpha) - 1);
+    }
+    return buf;
+}
+
 /* "Regressed on X" is claimed about the worst of several gates and slices: Holm over all of a
  * candidate's that decide. A FAIL that does not survive stands in its row, where its bound says so, but a
  * candidate that has no other is INCONCLUSIVE. */
@@ -91,8 +103,9 @@ static void regressions_of(nw_decision *d, size_t candidate, double *p, size_t *
             continue;
         }
         char why[640];
-        (void)snprintf(why, sizeof why, "%s; p %.2g after Holm over %zu gates and slices",
-                       v->row.why, p[i], n);
+        char coarse[128];
+        (void)snprintf(why, sizeof why, "%s; p %.2g after Holm over %zu gates and slices%s",
+                       v->row.why, p[i], n, nw_decision_coarse(d->policy, n, coarse));
         const char *kept = nw_arena_strndup(&d->arena, why, strlen(why));
         v->row.why = kept != NULL ? kept : v->row.why;
     }

@@ -84,6 +84,9 @@ void nw_decision_print(const nw_decision *d, nw_buf *out);
 json_t *nw_decision_json(const nw_decision *d);
 json_t *nw_frontier_json(const nw_decision *d, const nw_dec_frontier *f);
 
+/* Where the least p that the policy's draws allow, 1/(draws + 1), exceeds alpha after Holm over n: a clause
+ * that says so and how many draws would do. "" where it does not. */
+const char *nw_decision_coarse(const nw_policy *p, size_t n, char buf[128]);
 /* Eligible: all gates that decide in this regime pass. */
 bool nw_decision_eligible(const nw_decision *d, nw_regime r, size_t candidate);
 

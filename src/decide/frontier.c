@@ -196,7 +196,7 @@ static nw_status memory_of(nw_record *rec, const nw_rec_run *run, const nw_rec_c
     double bytes = (double)NAN;
     nw_status st = nw_record_metric(rec, run->id, "peak_rss_bytes", &bytes, err);
 
-    if (isnan(bytes) && cand->weight_bytes >= 0) {
+    if (isnan(bytes) && cand->weight_bytes > 0) {
         bytes = (double)cand->weight_bytes;
     }
     *mb = bytes / BYTES_PER_MB; /* NaN: not known */
@@ -243,8 +243,9 @@ static const char *note_of(const nw_dec_speed *base)
 #define FEW                                                                                  \
     "fewer than 5 arrival files: intervals leave out how runs differ, a lower bound on the " \
     "uncertainty"
-#define UNSTEADY \
-    "the windows of the baseline at this rate were not all steady: it may not hold for longer"
+#define UNSTEADY                                                                                 \
+    "the windows of the baseline at this rate were not all steady: it may not hold for longer, " \
+    "or they were too short to tell"
     static const char *const notes[2][2] = {{NULL, UNSTEADY}, {FEW, FEW "; " UNSTEADY}};
 #undef FEW
 #undef UNSTEADY

@@ -385,6 +385,19 @@ static nw_status missing(nw_decision *d, size_t candidate, const nw_gate *g, con
     return NW_OK;
 }
 
+/* What forbids the comparison; NULL: nothing. Windows of one text under two tokenizers have an answer of
+ * their own (not_comparable), whose bits per byte can be set side by side. */
+static const char *mismatch_of(const slice *s)
+{
+    const bool windows =
+        s->g->kind == NW_GATE_PERPLEXITY || s->g->kind == NW_GATE_KL || s->g->kind == NW_GATE_TOP1;
+
+    return windows && nw_data_same_data(s->base, s->cand) &&
+                   nw_data_other_tokenizer(s->base, s->cand)
+               ? NULL
+               : nw_data_mismatch(s->base, s->cand);
+}
+
 static nw_status one_slice(slice *s)
 {
     const char *why = s->base == NULL   ? "the baseline was not measured"
@@ -398,10 +411,8 @@ static nw_status one_slice(slice *s)
         why = said != NULL ? said : why;
         return missing(s->d, s->candidate, s->g, suite, why, s->err);
     }
-    const char *mismatch = nw_data_mismatch(s->base, s->cand);
-    const bool windows =
-        s->g->kind == NW_GATE_PERPLEXITY || s->g->kind == NW_GATE_KL || s->g->kind == NW_GATE_TOP1;
-    if (mismatch != NULL && !(windows && nw_data_other_tokenizer(s->base, s->cand))) {
+    const char *mismatch = mismatch_of(s);
+    if (mismatch != NULL) {
         nw_dec_verdict *v = add(s, "");
         if (v == NULL) {
             return s->err->code;

@@ -103,8 +103,10 @@ static void sum_up(const nw_decision *d, size_t i, nw_buf *out)
     (void)nw_buf_printf(out, "%s: quality %s", d->candidates[i].name,
                         nw_verdict_name(d->quality[i]));
     if (i > 0 && d->policy->holm && d->n_candidates > 2) {
-        (void)nw_buf_printf(out, ", p %.2g after Holm over %zu candidates", d->p_holm[i],
-                            d->n_candidates - 1);
+        char coarse[128];
+        (void)nw_buf_printf(out, ", p %.2g after Holm over %zu candidates%s", d->p_holm[i],
+                            d->n_candidates - 1,
+                            nw_decision_coarse(d->policy, d->n_candidates - 1, coarse));
     }
     for (size_t r = 0; r < NW_REGIME_COUNT; r++) {
         for (size_t k = 0; k < d->n_verdicts; k++) {

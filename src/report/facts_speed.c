@@ -247,8 +247,8 @@ static void begin_point(load_reader *l)
         read_window_limits(l->f, w);
         p->window_s += ((double)w->end_ns - (double)w->start_ns) * 1e-9;
         rate += w->offered_rps;
-        if (w->steady < p->steady) {
-            p->steady = w->steady;
+        if (p->steady != 0 && (w->steady == 0 || w->steady < p->steady)) {
+            p->steady = w->steady; /* unsteady outweighs not tested */
         }
     }
     p->n_files = l->n_windows;
@@ -404,7 +404,7 @@ static nw_status load_costs(nw_record *r, nw_facts_candidate *c, nw_error *err)
     for (size_t i = 0; i < NW_COUNT(rows) && st == NW_OK; i++) {
         st = metric_of(r, c, rows[i].name, rows[i].value, err);
     }
-    if (isnan(c->weight_bytes) && c->row.weight_bytes >= 0) {
+    if (isnan(c->weight_bytes) && c->row.weight_bytes > 0) {
         c->weight_bytes = (double)c->row.weight_bytes;
     }
     return st;

@@ -95,6 +95,26 @@ static void two_models_pair_by_task_and_not_by_token(void **state)
     assert_int_equal(f->d.quality[1], NW_VERDICT_PASS);
 }
 
+/* Other text is no matter of tokenizers. */
+static void two_models_on_two_texts_are_refused(void **state)
+{
+    fixture *f = *state;
+    syn_candidate(&f->s, "big-int4", "int4-g64", 269, 4.3);
+    for (size_t i = 0; i < 2; i++) {
+        nw_error err = {0};
+        f->s.settings = i == 0 ? "{\"tokenizer\":\"small\"}" : "{\"tokenizer\":\"big\"}";
+        const int64_t id =
+            syn_begin_on(&f->s, i == 0 ? "bf16" : "big-int4", "quality", "perplexity",
+                         i == 0 ? "small" : "big", i == 0 ? "text" : "other");
+        const nw_rec_token row = {.nll = 2, .kl = (double)NAN, .top1 = -1, .rank_base = -1};
+        syn_ok(nw_record_add_tokens(f->s.rec, id, &row, 1, &err), &err);
+        syn_end(&f->s, id);
+    }
+    decide(f, "policy: p\n" SHORT
+              "gates:\n  - {name: ppl, kind: perplexity, suites: perplexity, margin: 0.03}\n");
+    expect(f, "big-int4", "ppl", NW_VERDICT_INCONCLUSIVE, "refused: different data");
+}
+
 /* With one tokenizer another template is another setting: it moves scores by more than bits do. */
 static void another_template_of_one_model_is_refused(void **state)
 {
@@ -135,6 +155,26 @@ static void a_regression_is_claimed_after_holm_over_slices(void **state)
     assert_non_null(strstr(f->d.verdicts[3].row.why, "after Holm over 8 gates and slices"));
     assert_true(fabs(f->d.verdicts[3].p_regressed - 8 * f->d.verdicts[3].p_fail) < 1e-12);
     assert_int_equal(f->d.quality[1], NW_VERDICT_INCONCLUSIVE);
+}
+
+/* Every item of one slice of sixty is lost: 1,000 draws allow no p below 1/1001, times 60. */
+static void draws_too_few_for_holm_are_told(void **state)
+{
+    fixture *f = *state;
+    char suite[16];
+    syn_candidate(&f->s, "int4", "int4-g64", 79, 4.3);
+    for (size_t i = 0; i < 60; i++) {
+        (void)snprintf(suite, sizeof suite, "choice:%zu", i);
+        syn_items(&f->s, "bf16", suite, 200, 100, 0, 0, 1);
+        syn_items(&f->s, "int4", suite, 200, 100, 0, i == 3 ? 100 : 0, 1);
+    }
+    decide(f, "policy: p\n" SHORT
+              "gates:\n  - {name: acc, kind: accuracy, suites: 'choice:*', margin: 0.04}\n");
+    assert_int_equal(f->d.verdicts[3].verdict, NW_VERDICT_FAIL);
+    assert_non_null(strstr(f->d.verdicts[3].row.why,
+                           ", and 1000 draws allow none below 0.06: at least 1199 are needed"));
+    char buf[128];
+    assert_string_equal(nw_decision_coarse(&f->policy, 50, buf), "");
 }
 
 static void a_missing_slice_fails_whatever_holm_says(void **state)
@@ -209,6 +249,36 @@ static void an_imputed_rate_has_its_uncertainty(void **state)
     assert_string_equal(o->name, "useful goodput (imputed)");
     assert_true(fabs(o->value - 20.0 / 3) < 1e-9);
     assert_true(fabs((o->hi - o->lo) / (2 * half) - 1) < 0.15);
+}
+
+/* One window was not steady, one too short to tell: the first decides, and the note claims no more. */
+static void an_unsteady_window_outweighs_one_not_told(void **state)
+{
+    fixture *f = *state;
+    nw_error err = {0};
+    const int64_t id = syn_requests(&f->s, "bf16", "load", "load", 400, 300, 40);
+    const nw_rec_window windows[] = {
+        {.file_no = 0, .end_ns = 40000 * SYN_MS, .offered_rps = 10, .steady = -1},
+        {.file_no = 1, .end_ns = 40000 * SYN_MS, .offered_rps = 10, .steady = 0},
+    };
+    syn_ok(nw_record_add_windows(f->s.rec, id, windows, NW_COUNT(windows), &err), &err);
+    decide(f, "policy: p\n" SHORT TASK "saturated: {ttft_ms: 1000, tpot_ms: 100}\n");
+    const char *note = f->d.regimes[NW_REGIME_SATURATED].note;
+    assert_non_null(note);
+    assert_non_null(
+        strstr(note, "not all steady: it may not hold for longer, or they were too short"));
+}
+
+static void no_bytes_of_weights_are_no_memory_known(void **state)
+{
+    fixture *f = *state;
+    syn_candidate(&f->s, "served", "int8", 0, 8);
+    (void)syn_requests(&f->s, "bf16", "micro", "batch1", 30, 200, 40);
+    (void)syn_requests(&f->s, "served", "micro", "batch1", 30, 200, 20);
+    decide(f, "policy: p\n" SHORT TASK);
+    const nw_dec_point *p = f->d.regimes[NW_REGIME_BATCH1].points;
+    assert_true(fabs(p[0].objectives[3].value - 269) < 1e-9);
+    assert_true(isnan(p[1].objectives[3].value));
 }
 
 /* A record may come from anywhere, and the worst slice is found again by its name. */
@@ -303,12 +373,16 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(default_gates_are_those_of_the_guide),
         TEST(two_models_pair_by_task_and_not_by_token),
+        TEST(two_models_on_two_texts_are_refused),
         TEST(another_template_of_one_model_is_refused),
         TEST(a_regression_is_claimed_after_holm_over_slices),
+        TEST(draws_too_few_for_holm_are_told),
         TEST(a_missing_slice_fails_whatever_holm_says),
         TEST(an_open_gate_says_what_would_decide_it),
         TEST(the_worst_slice_is_one_statistic),
         TEST(an_imputed_rate_has_its_uncertainty),
+        TEST(an_unsteady_window_outweighs_one_not_told),
+        TEST(no_bytes_of_weights_are_no_memory_known),
         TEST(a_suite_with_a_long_name_is_a_suite),
         TEST(the_mechanism_is_told_of_the_cheapest_candidate),
         TEST(one_token_has_no_time_per_token_to_tell_of),

@@ -304,7 +304,7 @@ static void rates_of_a_run_are_points_of_the_curve(void **state)
 {
     static const nw_rec_window windows[] = {
         {.file_no = 0, .start_ns = 0, .end_ns = 1000000000, .offered_rps = 9, .steady = 1},
-        {.file_no = 1, .start_ns = 0, .end_ns = 1000000000, .offered_rps = 5, .steady = 1},
+        {.file_no = 1, .start_ns = 0, .end_ns = 1000000000, .offered_rps = 5, .steady = -1},
         {.file_no = 2, .start_ns = 0, .end_ns = 1000000000, .offered_rps = 5.1, .steady = 0},
     };
     const fixture *f = *state;
