@@ -98,11 +98,11 @@ void nw_export_warn_kv(const nw_export_source *s, bool has_place)
                           ? format[0] != '\0' && (!has_place || nw_export_n_kv_scales(s) == 0)
                           : !has_place && nw_export_n_kv_scales(s) > 0;
 
-    if (lost) {
+    if (lost || strchr(format, '+') != NULL) { /* scales are all that can be said */
         nw_log(
             NW_LOG_WARN,
-            "%s: keys and values in %s: the folder that is written does not say so, an option of "
+            "%s: keys and values in %s: the folder that is written does not say %s, an option of "
             "its engine has to",
-            nw_export_path(s), format);
+            nw_export_path(s), format, lost ? "so" : "more than fp8 and its scales");
     }
 }

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "artifact/inputs.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,8 +88,8 @@ static nw_status take_fixed(const nw_artifact *a, const nw_st_tensor *scale,
     float z = 0;
     nw_status st = take_number(a, scale, &f->scale, err);
 
-    if (st == NW_OK && !(isfinite(f->scale) && f->scale > 0)) {
-        st = bad(a, scale, "is no scale: not above 0", err);
+    if (st == NW_OK && !(isfinite(f->scale) && f->scale >= FLT_MIN)) { /* 1 / scale is finite */
+        st = bad(a, scale, "is no scale: not above 0, or below 2^-126", err);
     }
     if (st == NW_OK && zero != NULL) {
         st = take_number(a, zero, &z, err);

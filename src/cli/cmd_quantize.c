@@ -30,8 +30,9 @@ static const nw_option options[] = {
      .type = NW_OPT_STRING,
      .fallback = "native",
      .unit = "FORMAT",
-     .help = "native, which narrow maps; gguf, which llama.cpp loads; compressed-tensors, awq or "
-             "gptq, which vLLM and transformers load"},
+     .help =
+         "native, which narrow maps; gguf, which llama.cpp loads; compressed-tensors, fp8-block, "
+         "awq or gptq, which vLLM and transformers load; hf, decoded to BF16"},
     NW_OPTION_WORK_THREADS,
     {.name = "method",
      .type = NW_OPT_CHOICE,

@@ -1,5 +1,6 @@
 /* Scales of keys and values in a Hugging Face folder: model.layers.N.self_attn.{k,v}_scale, one number
- * or one a kv head. A folder whose scales are all 1 was never calibrated: it has none.
+ * or one a kv head. A folder whose scales are all 1 was never calibrated: it has none, nor has
+ * one whose config does not ask for FP8 with fixed scales.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <stdio.h>
@@ -123,10 +124,19 @@ static bool is_one(const nw_ckpt_source *s)
     return true;
 }
 
+static void drop(nw_checkpoint *c)
+{
+    free(c->kv);
+    c->kv = NULL;
+}
+
 nw_status nw_ckpt_check_kv(nw_checkpoint *c, nw_error *err)
 {
     bool one = true;
 
+    if (!c->quant.kv_scheme) {
+        drop(c);
+    }
     for (uint32_t i = 0; c->kv != NULL && i < c->config.n_layers; i++) {
         if (check_source(c, i, false, err) != NW_OK || check_source(c, i, true, err) != NW_OK) {
             return err->code;
@@ -135,8 +145,7 @@ nw_status nw_ckpt_check_kv(nw_checkpoint *c, nw_error *err)
     }
     if (c->kv != NULL && one) {
         c->kv_all_one = true;
-        free(c->kv);
-        c->kv = NULL;
+        drop(c);
     }
     return NW_OK;
 }

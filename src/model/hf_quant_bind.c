@@ -1,6 +1,7 @@
 /* Finds the tensors of a quantized matrix and holds their types and shapes to the config's: see
  * hf_quant.h. Nothing is read past what safetensors.c has checked to lie in the file.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -386,8 +387,8 @@ static nw_status bind_input(const binder *b, nw_hfq_matrix *m)
     if (st != NW_OK || !b->c->act_fixed) {
         return st;
     }
-    if (!isfinite(m->act.scale) || !(m->act.scale > 0)) {
-        return wrong(b, part(b, suffix), "a positive, finite scale");
+    if (!isfinite(m->act.scale) || !(m->act.scale >= FLT_MIN)) { /* its inverse is finite then */
+        return wrong(b, part(b, suffix), "a positive, finite scale of 2^-126 or more");
     }
     m->act.zero = (int32_t)zero;
     return NW_OK;

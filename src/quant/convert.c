@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/pool.h"
 #include "quant/hf_writer.h"
+#include "quant/kv_plan.h"
 #include "quant/logits_probe.h"
 #include "quant/offgrid.h"
 
@@ -206,8 +207,8 @@ static nw_status open_all(driver *d, nw_error *err)
     if (st == NW_OK) {
         st = make_note(d, err);
     }
-    if (st == NW_OK && nw_checkpoint_n_kv_scales(d->ckpt) > 0) {
-        nw_log(NW_LOG_WARN, "%s: its scales of FP8 keys and values are left out", o->source);
+    if (st == NW_OK) {
+        nw_kv_warn_left_out(d->ckpt, o->source);
     }
     if (st == NW_OK && o->off_grid) {
         st = nw_offgrid_new(nw_checkpoint_config(d->ckpt), o->seed, &d->factors, err);

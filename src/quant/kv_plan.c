@@ -3,9 +3,11 @@
 #include "quant/kv_plan.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "engine/engine.h"
 #include "formats/half.h"
 #include "model/config.h"
@@ -117,14 +119,26 @@ void nw_kv_plan_release(nw_kv_plan *p)
 /* Turns and scales of values happen after what the statistics saw. */
 static nw_status check_transforms(const nw_recipe *r, nw_error *err)
 {
-    const unsigned moved = NW_TRANSFORM_ROTATE_HEADS | NW_TRANSFORM_AWQ;
+    const unsigned moved = NW_TRANSFORM_ROTATE_HEADS | NW_TRANSFORM_AWQ | NW_TRANSFORM_SMOOTH;
 
     if ((nw_recipe_transforms(r) & moved) != 0 && nw_recipe_kv_calibration(r) == NULL) {
-        return nw_fail(err, NW_E_USAGE,
-                       "kv '%s': rotate-heads and awq change the values that the statistics saw: "
-                       "calibrate the artifact that this recipe makes without kv, and name that "
-                       "folder as kv_calibration",
-                       nw_recipe_kv(r));
+        return nw_fail(
+            err, NW_E_USAGE,
+            "kv '%s': rotate-heads, awq and smoothquant change the values that the statistics saw: "
+            "calibrate the artifact that this recipe makes without kv, and name that "
+            "folder as kv_calibration",
+            nw_recipe_kv(r));
+    }
+    return NW_OK;
+}
+
+/* A format that keeps no numbers leaves no meaning to what only says how they are made. */
+static nw_status check_unused(const nw_recipe *r, nw_error *err)
+{
+    if (nw_recipe_kv_heads(r) || nw_recipe_kv_calibration(r) != NULL) {
+        return nw_fail(err, NW_E_USAGE, "kv '%s' needs no calibration: %s has no meaning beside it",
+                       nw_recipe_kv(r),
+                       nw_recipe_kv_heads(r) ? "kv_scales: head" : "kv_calibration");
     }
     return NW_OK;
 }
@@ -147,7 +161,7 @@ nw_status nw_kv_plan_make(const nw_recipe *r, const nw_model_config *c, nw_kv_pl
     }
     nw_engine_kv_text(&o, out->format);
     if (!nw_engine_kv_needs_numbers(&o)) {
-        return NW_OK;
+        return check_unused(r, err);
     }
     if (dir == NULL) {
         return nw_fail(err, NW_E_USAGE,
@@ -159,10 +173,20 @@ nw_status nw_kv_plan_make(const nw_recipe *r, const nw_model_config *c, nw_kv_pl
     st = st == NW_OK ? nw_kv_stats_load(stats, c, &s, err) : st;
     st = st == NW_OK ? alloc(out, c, nw_recipe_kv_heads(r), err) : st;
     st = st == NW_OK ? fill(out, &s, c->d_head, err) : st;
+    if (st == NW_OK) {
+        (void)snprintf(out->stats.hex, sizeof out->stats.hex, "%s", nw_stats_hash(stats));
+    }
     nw_kv_stats_release(&s);
     nw_stats_close(stats);
     if (st != NW_OK) {
         nw_kv_plan_release(out);
     }
     return st;
+}
+
+void nw_kv_warn_left_out(const nw_checkpoint *c, const char *source)
+{
+    if (nw_checkpoint_n_kv_scales(c) > 0) {
+        nw_log(NW_LOG_WARN, "%s: its scales of FP8 keys and values are left out", source);
+    }
 }

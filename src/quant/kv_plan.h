@@ -22,11 +22,16 @@ typedef struct {
     uint32_t n_layers, n_scales, n_channels; /* n_layers 0: no numbers */
     float *k_scale, *v_scale;                /* [n_layers][n_scales] */
     float *k_mean, *k_factor;                /* [n_layers][n_channels] */
+    nw_digest stats;                         /* of the folder that the numbers are from */
 } nw_kv_plan;
 
-/* Leaves a zero plan where the recipe names no format, and no numbers where the format needs none. */
+/* Leaves a zero plan where the recipe names no format, and no numbers where the format needs none: a
+ * recipe that says how to make them is refused then. */
 NW_MUST_USE nw_status nw_kv_plan_make(const nw_recipe *r, const nw_model_config *c, nw_kv_plan *out,
                                       nw_error *err);
 void nw_kv_plan_release(nw_kv_plan *p); /* takes a zero object */
+
+/* Says so where a checkpoint has scales of FP8 that the result will not have. */
+void nw_kv_warn_left_out(const nw_checkpoint *c, const char *source);
 
 #endif

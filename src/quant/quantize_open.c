@@ -123,6 +123,9 @@ static nw_status open_all(nw_quantize_driver *d, nw_error *err)
 
     st = st == NW_OK ? check_all(d, err) : st;
     st = st == NW_OK ? order_choices(d, err) : st;
+    if (st == NW_OK && d->kv.format[0] == '\0') {
+        nw_kv_warn_left_out(d->ckpt, o->source);
+    }
     if (st == NW_OK && o->on_resolved != NULL &&
         !o->on_resolved(o->on_resolved_ctx, d->choices, d->n)) {
         st = nw_fail(err, NW_E_CANCELLED, "nothing was written");
@@ -205,6 +208,10 @@ static void note_methods(nw_quantize_driver *d, json_t *recipe)
             json_pack("{s:s, s:O, s:O, s:O}", "hash", nw_stats_hash(d->inputs.stats), "data",
                       json_object_get(m, "data"), "n_samples", json_object_get(m, "n_samples"),
                       "n_tokens", json_object_get(m, "n_tokens")));
+    }
+    if (d->kv.n_layers > 0) {
+        (void)json_object_set_new(recipe, "kv_calibration",
+                                  json_pack("{s:s}", "hash", d->kv.stats.hex));
     }
     if (json_array_size(d->channel_scales) > 0) {
         (void)json_object_set(recipe, "channel_scales", d->channel_scales);

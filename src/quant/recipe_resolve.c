@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/engine.h"
 #include "formats/repack.h"
 #include "quant/block_method.h"
 #include "quant/recipe_parts.h"
@@ -348,10 +349,17 @@ static json_t *transforms_json(const nw_recipe *r)
     return out;
 }
 
+/* Scales are named where the format has some. */
 static void note_kv(const nw_recipe *r, json_t *doc)
 {
-    if (doc != NULL && r->kv != NULL) {
-        (void)json_object_set_new(doc, "kv", json_string(r->kv));
+    nw_engine_options o = nw_engine_options_default();
+    nw_error ignored = {.code = NW_OK};
+
+    if (doc == NULL || r->kv == NULL) {
+        return;
+    }
+    (void)json_object_set_new(doc, "kv", json_string(r->kv));
+    if (nw_engine_kv_parse(r->kv, &o, &ignored) == NW_OK && nw_engine_kv_needs_numbers(&o)) {
         (void)json_object_set_new(doc, "kv_scales", json_string(r->kv_heads ? "head" : "tensor"));
     }
 }

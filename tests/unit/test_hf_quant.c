@@ -481,6 +481,7 @@ static struct fixed_row {
     {"scale_of_bytes", "U8", "[4]", "I8", 0.25F, 0, "one number"},
     {"zero_scale", "F32", "[1]", "I8", 0, 0, "positive, finite scale"},
     {"negative_scale", "F32", "[1]", "I8", -1, 0, "positive, finite scale"},
+    {"denormal_scale", "F32", "[1]", "I8", 0x1p-128F, 0, "positive, finite scale"},
     {"infinite_scale", "F32", "[1]", "I8", INFINITY, 0, "positive, finite scale"},
     {"zero_point_of_16_bits", "F32", "[1]", "BF16", 0.25F, 0, "one number"},
 };

@@ -2,12 +2,14 @@
  * engine, key channels, and what is refused or told where calibration is missing.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../kernels/guard.h"
 #include "artifact/export.h"
 #include "artifact/kv_scales.h"
+#include "caught_stderr.h"
 #include "engine/engine.h"
 #include "formats/fp8.h"
 #include "formats/half.h"
@@ -92,7 +94,7 @@ static void statistics_are_those_of_the_numbers(void **state)
     nw_kv_stats_release(&s);
 }
 
-static void stats_load(nw_kv_stats *s)
+static void stats_load(nw_kv_stats *s, nw_digest *hash)
 {
     const nw_model_config c = nw_tiny_wide();
     nw_stats *stats = NULL;
@@ -100,6 +102,7 @@ static void stats_load(nw_kv_stats *s)
 
     must(nw_stats_open(in_dir("stats"), &stats, &err), &err);
     must(nw_kv_stats_load(stats, &c, s, &err), &err);
+    (void)snprintf(hash->hex, sizeof hash->hex, "%s", nw_stats_hash(stats));
     nw_stats_close(stats);
 }
 
@@ -127,20 +130,36 @@ static void assert_fits(float scale, float most)
     assert_true(nw_bf16_to_f32(nw_bf16_from_f32(scale)) - scale == 0.0F);
 }
 
+static void load_manifest(const char *artifact, nw_manifest *m)
+{
+    char path[512];
+    nw_error err = {0};
+
+    (void)snprintf(path, sizeof path, "%s/manifest.json", in_dir(artifact));
+    must(nw_manifest_load(path, m, &err), &err);
+}
+
 static void scales_hold_what_calibration_saw(void **state)
 {
     (void)state;
     nw_kv_stats s = {0};
+    nw_digest hash;
+    nw_manifest m = {.version = 0};
     nw_error err = {0};
     const nw_model_config c = nw_tiny_wide();
 
-    stats_load(&s);
+    stats_load(&s, &hash);
     for (int heads = 0; heads < 2; heads++) {
         nw_artifact *a = NULL;
         must(quantize(heads ? "kv: fp8\nkv_scales: head\n" TARGETS : "kv: fp8\n" TARGETS, "q", true,
                       &err),
              &err);
         must(nw_artifact_open(in_dir("q"), &a, &err), &err);
+        load_manifest("q", &m);
+        const json_t *of = json_object_get(m.recipe, "kv_calibration");
+        assert_non_null(of);
+        assert_string_equal(json_string_value(json_object_get(of, "hash")), hash.hex);
+        nw_manifest_release(&m);
         const nw_artifact_kv *kv = nw_artifact_get_kv(a);
         assert_string_equal(kv->format, "fp8");
         assert_int_equal(kv->n_scales, heads ? c.n_kv_heads : 1);
@@ -171,7 +190,10 @@ static void a_format_without_numbers_needs_no_calibration(void **state)
                {"kv: int4+channel\n" TARGETS, "needs calibration"},
                {"kv: int5\n" TARGETS, "int5"},
                {"kv_scales: head\n" TARGETS, "want a format"},
+               {"kv: int8\nkv_scales: head\n" TARGETS, "kv_scales: head has no meaning"},
+               {"kv: fp8+dynamic\nkv_calibration: s\n" TARGETS, "kv_calibration has no meaning"},
                {"kv: 8\n" TARGETS, "not a string"}};
+    nw_manifest m = {.version = 0};
     nw_error err = {0};
 
     for (size_t i = 0; i < NW_COUNT(free_of_it); i++) {
@@ -179,6 +201,9 @@ static void a_format_without_numbers_needs_no_calibration(void **state)
         must(quantize(free_of_it[i], "q", false, &err), &err);
         must(nw_artifact_open(in_dir("q"), &a, &err), &err);
         assert_int_equal(nw_artifact_get_kv(a)->n_scales, 0);
+        load_manifest("q", &m);
+        assert_null(json_object_get(m.recipe, "kv_scales"));
+        nw_manifest_release(&m);
         nw_artifact_close(a);
     }
     for (size_t i = 0; i < NW_COUNT(bad); i++) {
@@ -187,9 +212,24 @@ static void a_format_without_numbers_needs_no_calibration(void **state)
             fail_msg("'%s' is not in: %s", bad[i].says, err.message);
         }
     }
-    assert_int_equal(quantize("kv: fp8\ntransform: [rotate-heads]\n" TARGETS, "bad", true, &err),
-                     NW_E_USAGE);
-    assert_non_null(strstr(err.message, "kv_calibration"));
+}
+
+static void values_that_change_need_statistics_of_their_own(void **state)
+{
+    static const char *const changes[] = {"rotate-heads", "awq", "smoothquant"};
+    char yaml[512];
+    nw_error err = {0};
+
+    (void)state;
+    for (size_t i = 0; i < NW_COUNT(changes); i++) {
+        (void)snprintf(yaml, sizeof yaml,
+                       "kv: fp8\ntransform: [%s]\nactivations: a8\n"
+                       "targets: [{match: '.*_proj', weights: int8}]\n",
+                       changes[i]);
+        assert_int_equal(quantize(yaml, "bad", true, &err), NW_E_USAGE);
+        assert_non_null(strstr(err.message, "kv_calibration"));
+        assert_non_null(strstr(err.message, changes[i]));
+    }
 }
 
 /* ---- engine ---- */
@@ -459,6 +499,83 @@ static void scales_that_are_none_are_refused(void **state)
     }
 }
 
+/* As other engines: what the config does not ask for is not used. */
+static void scales_without_a_scheme_are_not_used(void **state)
+{
+    static const char *const schemes[] = {
+        "{\"num_bits\": 8, \"type\": \"int\", \"strategy\": \"tensor\"}", "null"};
+    char path[512];
+    nw_error err = {0};
+
+    (void)state;
+    must(quantize("kv: fp8\n" TARGETS, "q", true, &err), &err);
+    export_folder("q", "ct");
+    (void)snprintf(path, sizeof path, "%s/config.json", in_dir("ct"));
+    for (size_t i = 0; i < NW_COUNT(schemes); i++) {
+        nw_artifact *a = NULL;
+        json_t *config = json_load_file(path, 0, NULL);
+        json_t *scheme = json_loads(schemes[i], JSON_DECODE_ANY, NULL);
+        json_t *quant = json_object_get(config, "quantization_config");
+        assert_non_null(json_object_get(quant, "kv_cache_scheme"));
+        assert_int_equal(json_object_set_new(quant, "kv_cache_scheme", scheme), 0);
+        assert_int_equal(json_dump_file(config, path, JSON_INDENT(2)), 0);
+        json_decref(config);
+        must(nw_artifact_open(in_dir("ct"), &a, &err), &err);
+        assert_int_equal(nw_artifact_get_kv(a)->n_scales, 0);
+        assert_string_equal(nw_artifact_get_kv(a)->format, "");
+        nw_artifact_close(a);
+    }
+}
+
+static void scales_that_are_left_out_are_told(void **state)
+{
+    char text[8192];
+    int kept = -1;
+    nw_error err = {0};
+
+    (void)state;
+    must(quantize("kv: fp8\n" TARGETS, "q", true, &err), &err);
+    export_folder("q", "ct");
+    for (int said = 0; said < 2; said++) {
+        const nw_quantize_options o = {.source = in_dir("ct"),
+                                       .recipe = "bf16",
+                                       .kv = said ? "fp8+dynamic" : NULL,
+                                       .out = in_dir("requantized"),
+                                       .replace = true,
+                                       .n_threads = 1};
+        FILE *file = catch_stderr(&kept);
+        const nw_status st = nw_quantize(&o, NULL, &err);
+        caught(file, kept, text, sizeof text);
+        must(st, &err);
+        assert_int_equal(strstr(text, "FP8 keys and values are left out") != NULL, !said);
+    }
+}
+
+static void words_that_no_folder_says_are_told(void **state)
+{
+    static const struct {
+        const char *yaml, *says; /* NULL: nothing */
+    } rows[] = {
+        {"kv: fp8\n" TARGETS, NULL},
+        {"kv: fp8+window128+sinks64\n" TARGETS, "more than fp8 and its scales"},
+        {"kv: fp8+channel\n" TARGETS, "more than fp8 and its scales"},
+        {"kv: fp8+dynamic\ntargets: [{match: '.*_proj', weights: int8}]\n", "does not say so"}};
+    char text[8192];
+    int kept = -1;
+    nw_error err = {0};
+
+    (void)state;
+    for (size_t i = 0; i < NW_COUNT(rows); i++) {
+        must(quantize(rows[i].yaml, "q", true, &err), &err);
+        FILE *file = catch_stderr(&kept);
+        export_folder("q", "ct");
+        caught(file, kept, text, sizeof text);
+        const char *told = strstr(text, "keys and values in fp8");
+        assert_int_equal(told != NULL, rows[i].says != NULL);
+        assert_true(told == NULL || strstr(told, rows[i].says) != NULL);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -466,6 +583,7 @@ int main(void)
         cmocka_unit_test(statistics_of_another_model_are_refused),
         cmocka_unit_test(scales_hold_what_calibration_saw),
         cmocka_unit_test(a_format_without_numbers_needs_no_calibration),
+        cmocka_unit_test(values_that_change_need_statistics_of_their_own),
         cmocka_unit_test(the_source_of_scales_is_told),
         cmocka_unit_test(channels_leave_the_softmax_alone),
         cmocka_unit_test(fixed_scales_are_used),
@@ -473,6 +591,9 @@ int main(void)
         cmocka_unit_test(scales_survive_compressed_tensors),
         cmocka_unit_test(scales_of_one_are_uncalibrated),
         cmocka_unit_test(scales_that_are_none_are_refused),
+        cmocka_unit_test(scales_without_a_scheme_are_not_used),
+        cmocka_unit_test(scales_that_are_left_out_are_told),
+        cmocka_unit_test(words_that_no_folder_says_are_told),
     };
     return cmocka_run_group_tests_name("kv_scales", tests, setup, teardown);
 }

@@ -319,6 +319,7 @@ static struct damage_row {
     {"columns_out_of_order", "layers.1.gate.wide", 41, "out of order"},
     {"column_that_is_no_integer", "layers.1.gate.wide", 4.5F, "out of range"},
     {"scale_of_nothing", "layers.0.q.scale", 0, "not above 0"},
+    {"scale_whose_inverse_is_infinite", "layers.0.q.scale", 0x1p-128F, "below 2^-126"},
     {"scale_that_is_no_number", "layers.0.q.scale", NAN, "not above 0"},
 };
 
