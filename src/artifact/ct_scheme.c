@@ -14,7 +14,18 @@ static void set_fixed(const nw_export_source *source, const nw_export_tensor *t,
                                 : nw_export_fixed(source, t);
 
     s->act_fixed = f != NULL;
-    s->act_zeros = f != NULL && f->zero != 0;
+}
+
+bool nw_ct_act_zeros(const nw_export_source *source)
+{
+    const nw_act_rule act = nw_export_act(source);
+    bool any = false;
+
+    for (size_t i = 0; !any && i < nw_export_n_tensors(source); i++) {
+        const nw_act_fixed *f = nw_export_fixed(source, nw_export_at(source, i));
+        any = f != NULL && f->zero != 0;
+    }
+    return any && (act == NW_ACT_RULE_A8 || act == NW_ACT_RULE_A8_CT);
 }
 
 bool nw_ct_block_scheme_of(const nw_export_source *source, const nw_export_tensor *t,

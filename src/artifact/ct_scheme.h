@@ -17,13 +17,16 @@ typedef struct {
     bool act_fixed, act_zeros; /* inputs have scales of their own, and zero points */
 } nw_ct_scheme;
 
-/* False where compressed-tensors has no such weights; *why says what it lacks. */
+/* False where compressed-tensors has no such weights; *why says what it lacks. act_zeros is for the caller
+ * to set (nw_ct_act_zeros). */
 NW_MUST_USE bool nw_ct_scheme_of(const nw_export_source *source, const nw_export_tensor *t,
                                  nw_ct_scheme *out, const char **why);
 /* Of a matrix in blocks: one that stands in them, or a wide one of whole blocks of `block` columns (0: wide
  * ones stay so). */
 NW_MUST_USE bool nw_ct_block_scheme_of(const nw_export_source *source, const nw_export_tensor *t,
                                        uint32_t block, nw_ct_scheme *out);
+/* Whether any fixed input has a zero point: then all have, since readers take one rule for all groups. */
+bool nw_ct_act_zeros(const nw_export_source *source);
 bool nw_ct_same_scheme(const nw_ct_scheme *a, const nw_ct_scheme *b);
 /* QuantizationArgs; group 0: none. Owned by the caller, as the next. */
 json_t *nw_ct_args_json(unsigned bits, const char *type, bool symmetric, const char *strategy,

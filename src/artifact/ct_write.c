@@ -32,6 +32,7 @@ typedef struct {
     json_t *ignored;
     uint32_t
         block; /* wide matrices are rounded to E4M3 in blocks of this side; 0: they stay wide */
+    bool act_zeros; /* fixed inputs have zero points */
 } plan;
 
 /* ---- the parts of a matrix ---- */
@@ -342,6 +343,7 @@ static bool scheme_for(const plan *p, const nw_export_tensor *t, nw_ct_scheme *s
 {
     *why = NULL;
     if (nw_ct_block_scheme_of(p->job->source, t, p->block, s)) {
+        s->act_zeros = s->act_fixed && p->act_zeros;
         return true;
     }
     if (!nw_export_has_codes(t)) {
@@ -354,7 +356,9 @@ static bool scheme_for(const plan *p, const nw_export_tensor *t, nw_ct_scheme *s
         *why = "readers keep embeddings wide; written as BF16";
         return false;
     }
-    return nw_ct_scheme_of(p->job->source, t, s, why);
+    const bool has = nw_ct_scheme_of(p->job->source, t, s, why);
+    s->act_zeros = has && s->act_fixed && p->act_zeros;
+    return has;
 }
 
 static nw_status take_tensor(plan *p, const nw_export_tensor *t, nw_error *err)
@@ -458,7 +462,10 @@ static nw_status make_plan(plan *p, nw_error *err)
 
 static nw_status export(const nw_export_job *job, uint32_t block, nw_error *err)
 {
-    plan p = {.job = job, .ignored = json_array(), .block = block};
+    plan p = {.job = job,
+              .ignored = json_array(),
+              .block = block,
+              .act_zeros = nw_ct_act_zeros(job->source)};
     nw_status st = p.ignored != NULL ? make_plan(&p, err)
                                      : nw_fail(err, NW_E_NOMEM, "no memory for a list of names");
 

@@ -24,9 +24,9 @@ struct nw_artifact_writer {
     nw_manifest manifest;
     nw_st_writer *st;
     nw_sha256 hash;
-    size_t current;     /* tensor being written */
-    uint64_t n_written; /* bytes of it */
-    nw_journal *journal;
+    size_t current;          /* tensor being written */
+    uint64_t n_written;      /* bytes of it */
+    nw_journal *journal;     /* NULL inside another's folder */
     json_t *identity, *done; /* what is made; rows of the journal that was found */
     size_t n_done;           /* of them, those whose bytes are there */
     nw_behind *behind;       /* opened when something is handed over */
@@ -234,6 +234,9 @@ static nw_status open_folder(nw_artifact_writer *w, const nw_artifact_target *ta
 
 static nw_status open_journal(nw_artifact_writer *w, nw_error *err)
 {
+    if (w->folder.inside) { /* nobody could go on with it */
+        return NW_OK;
+    }
     char *path = nw_path_join(w->folder.tmp, NW_ARTIFACT_JOURNAL);
     const nw_status st = path == NULL
                              ? nw_fail(err, NW_E_NOMEM, "no memory for the name of a journal")
@@ -247,6 +250,9 @@ static nw_status open_journal(nw_artifact_writer *w, nw_error *err)
 /* The folder is whole. */
 static nw_status remove_journal(const nw_artifact_writer *w, nw_error *err)
 {
+    if (w->journal == NULL) {
+        return NW_OK;
+    }
     char *path = nw_path_join(w->folder.tmp, NW_ARTIFACT_JOURNAL);
     const nw_status st =
         path != NULL && remove(path) == 0
@@ -375,9 +381,12 @@ nw_status nw_artifact_writer_end_tensor(nw_artifact_writer *w, const nw_tensor_e
     t->rms = sqrt(e->sum_out_sq / fmax(1, (double)e->n));
     w->current++;
     w->n_written = 0;
-    json_t *row = json_pack("{s:o, s:O?}", "tensor", nw_manifest_tensor_json(t), "note", note);
-    const nw_status st = nw_journal_add(w->journal, row, err);
-    json_decref(row);
+    nw_status st = NW_OK;
+    if (w->journal != NULL) {
+        json_t *row = json_pack("{s:o, s:O?}", "tensor", nw_manifest_tensor_json(t), "note", note);
+        st = nw_journal_add(w->journal, row, err);
+        json_decref(row);
+    }
     return st == NW_OK ? nw_sha256_init(&w->hash, err) : st;
 }
 

@@ -18,11 +18,11 @@
 typedef struct nw_artifact_writer nw_artifact_writer;
 
 typedef struct {
-    const char *path;            /* folder to be made */
-    bool inside;                 /* path is there, empty, and its maker gives it its name */
-    bool replace;                /* an earlier result of that name is replaced, and an unfinished
+    const char *path;  /* folder to be made */
+    bool inside;       /* path is there, empty, and its maker gives it its name: no journal */
+    bool replace;      /* an earlier result of that name is replaced, and an unfinished
                                   * one of something else is removed; otherwise it is refused */
-    bool no_tokenizer;           /* the model has none; otherwise a missing tokenizer is an error */
+    bool no_tokenizer; /* the model has none; otherwise a missing tokenizer is an error */
     const nw_checkpoint *source; /* gives config and tokenizer files; borrowed */
     const char *source_is;       /* what an unfinished result must have been made from; NULL: the
                                   * manifest says it */

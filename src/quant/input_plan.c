@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "quant/input_plan.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 
 #include "artifact/inputs.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "formats/fp4.h"
 #include "formats/fp8.h"
 #include "formats/half.h"
@@ -68,10 +70,14 @@ static bool takes_scale(const nw_recipe *r, const nw_recipe_choice *choices, siz
                                                                                 : is_int8_rows);
 }
 
-/* NVFP4's is a divisor: the largest local scale, most / 6, becomes E4M3's largest number. */
+/* NVFP4's is a divisor: the largest local scale, most / 6, becomes E4M3's largest number. It must be there,
+ * whatever calibration saw. 0: none. */
 static float fixed_scale(nw_act_rule act, float most)
 {
-    return act == NW_ACT_RULE_NVFP4   ? NW_E4M3_MAX * NW_E2M1_MAX / most
+    if (!(most > 0)) {
+        return act == NW_ACT_RULE_NVFP4 ? 1 : 0;
+    }
+    return act == NW_ACT_RULE_NVFP4   ? fminf(NW_E4M3_MAX * NW_E2M1_MAX / most, FLT_MAX)
            : act == NW_ACT_RULE_FP8   ? most / NW_E4M3_MAX
            : act == NW_ACT_RULE_A8_CT ? most / 127.5F
                                       : most / 127;
@@ -95,7 +101,7 @@ static nw_status plan_input(const nw_recipe *r, const nw_input_stats *s, bool wi
         }
     }
     p->n_wide += in->n_wide;
-    in->scale = with_scale && most > 0 ? fixed_scale(nw_recipe_act(r), most) : 0;
+    in->scale = with_scale ? fixed_scale(nw_recipe_act(r), most) : 0;
     return NW_OK;
 }
 
@@ -128,11 +134,51 @@ static nw_status plan_all(const nw_recipe *r, const nw_recipe_choice *choices, s
     return st;
 }
 
+/* Whether a matrix of codes reads the input; layer -1: the head's. */
+static bool is_rounded(const nw_recipe_choice *choices, size_t n, bool tied, int32_t layer,
+                       nw_input input)
+{
+    bool found = false;
+
+    for (size_t i = 0; !found && i < n; i++) {
+        nw_input reads = NW_INPUT_COUNT;
+        found = choices[i].tensor->layer == layer && nw_panel_code_bits(choices[i].type) <= 8 &&
+                nw_input_of_role(choices[i].tensor->role, tied, &reads) && reads == input;
+    }
+    return found;
+}
+
+/* Says how many inputs have no static scale, though the recipe asks for them. */
+static void warn_dynamic(const nw_recipe *r, const nw_recipe_choice *choices, size_t n, bool tied,
+                         const nw_input_plan *p)
+{
+    const nw_act_rule act = nw_recipe_act(r);
+    size_t n_rounded = is_rounded(choices, n, tied, -1, NW_INPUT_HEAD) ? 1 : 0;
+    size_t n_dynamic = n_rounded;
+
+    for (uint32_t l = 0; l < p->n_layers; l++) {
+        for (uint32_t i = 0; i < NW_INPUT_HEAD; i++) {
+            const bool rounded = is_rounded(choices, n, tied, (int32_t)l, (nw_input)i);
+            n_rounded += rounded;
+            n_dynamic += rounded && !(p->inputs[l * NW_INPUT_HEAD + i].scale > 0);
+        }
+    }
+    if (n_dynamic > 0) {
+        nw_log(NW_LOG_WARN,
+               "activation_scale: static: %zu of %zu inputs got none and keep a scale a token: one "
+               "scale wants an input of a layer that only %s matrices read, and that was not all "
+               "zeros in calibration",
+               n_dynamic, n_rounded, act == NW_ACT_RULE_FP8 ? "fp8-e4m3" : "int8");
+    }
+}
+
 nw_status nw_input_plan_make(const nw_recipe *r, const nw_checkpoint *c,
                              const nw_recipe_choice *choices, size_t n, const nw_stats *stats,
                              const nw_transform *transform, nw_input_plan *out, nw_error *err)
 {
-    *out = (nw_input_plan){.n_layers = nw_checkpoint_config(c)->n_layers};
+    const nw_model_config *config = nw_checkpoint_config(c);
+
+    *out = (nw_input_plan){.n_layers = config->n_layers};
     if (!(nw_recipe_outliers(r) > 0) && !nw_recipe_static_scales(r)) {
         return NW_OK;
     }
@@ -141,7 +187,11 @@ nw_status nw_input_plan_make(const nw_recipe *r, const nw_checkpoint *c,
     if (out->inputs == NULL) {
         return nw_fail(err, NW_E_NOMEM, "no memory for the inputs of %u layers", out->n_layers);
     }
-    return plan_all(r, choices, n, stats, transform, out, err);
+    const nw_status st = plan_all(r, choices, n, stats, transform, out, err);
+    if (st == NW_OK && nw_recipe_static_scales(r)) {
+        warn_dynamic(r, choices, n, config->tied, out);
+    }
+    return st;
 }
 
 void nw_input_plan_release(nw_input_plan *p)

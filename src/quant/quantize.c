@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/signal.h"
 #include "formats/block_parts.h"
@@ -404,13 +405,29 @@ static size_t take_up(nw_quantize_driver *d)
     return n_done;
 }
 
-/* A run that was stopped leaves what it finished to the next one, as one that was killed does. What
- * fails otherwise leaves nothing. */
+/* A run that was stopped leaves what it finished to the next one, as one that was killed does. What fails
+ * otherwise leaves what an earlier run finished; and, where the hash behind all tensors failed, its own.
+ * Without a journal, which the last step of a commit removes, nobody can go on. */
+static bool is_kept(const nw_quantize_driver *d, nw_status st)
+{
+    const size_t n_done = d->writer != NULL ? nw_artifact_writer_n_done(d->writer) : 0;
+    char *journal = NULL;
+
+    if (n_done == 0 || st == NW_OK || d->source_changed ||
+        (st != NW_E_CANCELLED && d->n_found == 0 && !d->hash_failed)) {
+        return false;
+    }
+    journal = nw_path_join(nw_artifact_writer_dir(d->writer), NW_ARTIFACT_JOURNAL);
+    const bool stands = journal != NULL && nw_file_exists(journal);
+    free(journal);
+    return stands;
+}
+
 static void close_writer(nw_quantize_driver *d, nw_status st, nw_error *err)
 {
     char where[512];
 
-    if (d->writer == NULL || st != NW_E_CANCELLED || nw_artifact_writer_n_done(d->writer) == 0) {
+    if (!is_kept(d, st)) {
         nw_artifact_writer_close(d->writer);
         return;
     }
@@ -420,6 +437,26 @@ static void close_writer(nw_quantize_driver *d, nw_status st, nw_error *err)
     (void)snprintf(err->message + n, sizeof err->message - n,
                    "; %zu of %zu tensors stand in %s, and the same command goes on from there",
                    n_done, d->n, where);
+}
+
+/* The hash of the source, which must still be the one that was opened. */
+static nw_status end_source(nw_quantize_driver *d, nw_error *err)
+{
+    nw_digest hash = {0};
+    nw_digest stamp = {0};
+    nw_status st = nw_source_digest_end(d->source, &hash, err);
+
+    st = st == NW_OK ? nw_checkpoint_stamp(d->ckpt, &stamp, err) : st;
+    d->hash_failed = st != NW_OK;
+    if (st == NW_OK && strcmp(stamp.hex, d->stamp.hex) != 0) {
+        d->source_changed = true;
+        st = nw_fail(err, NW_E_IO, "%s: a file of it was replaced while it was quantized",
+                     d->options->source);
+    }
+    if (st == NW_OK) {
+        nw_artifact_writer_source(d->writer, &hash);
+    }
+    return st;
 }
 
 static nw_status write_all(nw_quantize_driver *d, nw_error *err)
@@ -437,11 +474,7 @@ static nw_status write_all(nw_quantize_driver *d, nw_error *err)
     if (st == NW_OK && d->options->show_progress) {
         nw_progress_step(&d->progress, d->n_params);
     }
-    if (st == NW_OK) {
-        nw_digest hash = {0};
-        st = nw_source_digest_end(d->source, &hash, err);
-        nw_artifact_writer_source(d->writer, &hash);
-    }
+    st = st == NW_OK ? end_source(d, err) : st;
     return st == NW_OK ? nw_artifact_writer_commit(d->writer, err) : st;
 }
 

@@ -93,6 +93,15 @@ static void check_fit(nw_quantize_driver *d, nw_preflight *p, nw_error *err)
     (void)nw_preflight_check(p, nw_preflight_memory(need.memory, memory, err), err);
 }
 
+/* Stamped before anything is taken out of it. */
+static nw_status open_source(nw_quantize_driver *d, nw_error *err)
+{
+    const nw_quantize_options *o = d->options;
+    const nw_status st = nw_source_open(o->source, o->out, &d->ckpt, err);
+
+    return st == NW_OK ? nw_checkpoint_stamp(d->ckpt, &d->stamp, err) : st;
+}
+
 /* Everything that can be wrong without reading weights is found here, and told together. */
 static nw_status check_all(nw_quantize_driver *d, nw_error *err)
 {
@@ -101,8 +110,7 @@ static nw_status check_all(nw_quantize_driver *d, nw_error *err)
 
     nw_preflight_init(&p);
     const bool recipe = nw_preflight_check(&p, open_recipe(d, err), err);
-    const bool source =
-        nw_preflight_check(&p, nw_source_open(o->source, o->out, &d->ckpt, err), err);
+    const bool source = nw_preflight_check(&p, open_source(d, err), err);
     if (o->on_resolved == NULL) {
         (void)nw_preflight_check(&p, nw_folder_check(o->out, o->replace, err), err);
     }
@@ -353,22 +361,19 @@ static nw_status plan_tensors(nw_quantize_driver *d, nw_error *err)
 
 static nw_status open_writer(nw_quantize_driver *d, nw_error *err)
 {
-    nw_digest stamp = {0};
     const nw_artifact_target target = {.path = d->options->out,
                                        .replace = d->options->replace,
                                        .no_tokenizer = d->options->no_tokenizer,
                                        .source = d->ckpt,
-                                       .source_is = stamp.hex};
+                                       .source_is = d->stamp.hex};
     nw_manifest m = {0};
     nw_status st = fill_manifest(d, &m, err);
 
     if (st == NW_OK) {
-        st = nw_checkpoint_stamp(d->ckpt, &stamp, err);
-    }
-    if (st == NW_OK) {
         st = nw_artifact_writer_open(&target, &m, &d->writer, err);
     }
     if (st == NW_OK) {
+        d->n_found = nw_artifact_writer_n_done(d->writer);
         st = nw_source_digest_start(d->ckpt, &d->source, err);
     }
     nw_manifest_release(&m);

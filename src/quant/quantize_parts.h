@@ -26,9 +26,13 @@ typedef struct {
     nw_pool *pool;
     nw_artifact_writer *writer;
     nw_source_digest *source; /* the hash of ckpt, made while it is read */
+    nw_digest stamp;          /* of ckpt as it was opened */
+    bool hash_failed;
+    bool source_changed; /* since then: what was made may be of both */
     nw_input_cache inputs;
     json_t *report; /* of the matrices that a method other than rtn made; part of the manifest */
     nw_progress progress;
+    size_t n_found; /* tensors that an earlier run had finished */
     uint64_t n_done, n_params;
 } nw_quantize_driver;
 

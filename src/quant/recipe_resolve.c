@@ -225,6 +225,58 @@ static void check_activations(const nw_recipe *r, const nw_recipe_choice *choice
     }
 }
 
+static bool has_codes(const nw_recipe_choice *ch)
+{
+    return nw_panel_code_bits(ch->type) <= 8;
+}
+
+/* A matrix of values beside one of codes that reads the same input of its layer. */
+static bool is_left_out(const nw_recipe_choice *choices, size_t n, const nw_recipe_choice *ch)
+{
+    nw_input input = NW_INPUT_COUNT;
+    bool found = false;
+
+    if (ch->is_vector || has_codes(ch) || ch->tensor->layer < 0 ||
+        !nw_input_of_role(ch->tensor->role, false, &input)) {
+        return false;
+    }
+    for (size_t i = 0; !found && i < n; i++) {
+        nw_input reads = NW_INPUT_COUNT;
+        found = choices[i].tensor->layer == ch->tensor->layer && has_codes(&choices[i]) &&
+                nw_input_of_role(choices[i].tensor->role, false, &reads) && reads == input;
+    }
+    return found;
+}
+
+/* A rule that rounds values does so for all matrices that read them. One line for all layers. */
+static void check_mixed(const nw_recipe *r, const nw_recipe_choice *choices, size_t n,
+                        nw_buf *mistakes)
+{
+    const nw_ckpt_tensor *first[NW_ROLE_COUNT] = {0};
+    size_t count[NW_ROLE_COUNT] = {0};
+
+    for (size_t i = 0; nw_act_rule_rounds(r->act) && i < n; i++) {
+        if (is_left_out(choices, n, &choices[i])) {
+            const nw_ckpt_tensor *t = choices[i].tensor;
+            first[t->role] = count[t->role]++ == 0 ? t : first[t->role];
+        }
+    }
+    for (size_t role = 0; role < NW_ROLE_COUNT; role++) {
+        if (count[role] == 0) {
+            continue;
+        }
+        (void)nw_buf_printf(mistakes, "%.*s", (int)leaf_length(first[role]->name),
+                            first[role]->name);
+        if (count[role] > 1) {
+            (void)nw_buf_printf(mistakes, " and %zu like it", count[role] - 1);
+        }
+        (void)nw_buf_printf(mistakes,
+                            ": not quantized, but others that read its input are, and activations "
+                            "'%s' are rounded for all of them or for none\n",
+                            nw_act_rule_name(r->act));
+    }
+}
+
 /* Transforms against each other and against the model. */
 static void check_transforms(const nw_recipe *r, const nw_model_config *config, nw_buf *mistakes)
 {
@@ -299,6 +351,7 @@ nw_status nw_recipe_resolve(const nw_recipe *r, const nw_checkpoint *c, nw_recip
     check_groups(choices, n_tensors, r->short_groups, &found);
     check_methods(r, choices, n_tensors, nw_checkpoint_config(c), &found);
     check_activations(r, choices, n_tensors, &found);
+    check_mixed(r, choices, n_tensors, &found);
     check_transforms(r, nw_checkpoint_config(c), &found);
     if (found.len > 0) {
         st = fail_with(r, &found, err);

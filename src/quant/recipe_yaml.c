@@ -306,6 +306,20 @@ static const char *name_of(nw_recipe *r, const char *path, const json_t *root)
     return nw_arena_strndup(&r->arena, base, n);
 }
 
+/* nvfp4 knows no other. */
+static void read_static_scales(reader *rd, const json_t *root)
+{
+    const bool needed = rd->recipe->act == NW_ACT_RULE_NVFP4;
+    const char *said = json_string_value(json_object_get(root, "activation_scale"));
+
+    rd->recipe->static_scales =
+        read_choice(rd, root, "activation_scale", "dynamic", "static") || needed;
+    if (needed && said != NULL && strcmp(said, "dynamic") == 0) {
+        mistake(rd, "/activation_scale",
+                "'activation_scale' is 'dynamic', and activations 'nvfp4' need static ones");
+    }
+}
+
 nw_status nw_recipe_load_yaml(const char *path, nw_recipe *r, nw_error *err)
 {
     nw_yaml *yaml = NULL;
@@ -331,8 +345,7 @@ nw_status nw_recipe_load_yaml(const char *path, nw_recipe *r, nw_error *err)
         .kind = read_choice(&rd, root, "keep", "bf16", "f32") ? NW_PANEL_F32 : NW_PANEL_BF16};
     r->method = read_method(&rd, root, "/method", NW_METHOD_RTN);
     r->short_groups = read_choice(&rd, root, "last_group", "whole", "short");
-    r->static_scales = read_choice(&rd, root, "activation_scale", "dynamic", "static") ||
-                       r->act == NW_ACT_RULE_NVFP4; /* which knows no other */
+    read_static_scales(&rd, root);
     read_outliers(&rd, root);
     read_transforms(&rd, root);
     read_kv(&rd, root);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/behind.h"
+#include "base/signal.h"
 
 #define WINDOW ((uint64_t)1 << 30) /* bytes that the hash may be ahead */
 
@@ -28,7 +29,7 @@ static bool go_on(void *ctx, uint64_t n_bytes)
         (void)pthread_cond_wait(&d->changed, &d->lock);
     }
     d->n_hashed += n_bytes;
-    const bool stop = d->stop;
+    const bool stop = d->stop || nw_stop_requested();
     (void)pthread_mutex_unlock(&d->lock);
     return !stop;
 }

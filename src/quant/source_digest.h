@@ -14,7 +14,7 @@ NW_MUST_USE nw_status nw_source_digest_start(const nw_checkpoint *c, nw_source_d
                                              nw_error *err);
 void nw_source_digest_used(nw_source_digest *d,
                            uint64_t n_bytes); /* the driver is done with them */
-/* Waits for the end of the files. */
+/* Waits for the end of the files; NW_E_CANCELLED when the process is asked to stop. */
 NW_MUST_USE nw_status nw_source_digest_end(nw_source_digest *d, nw_digest *out, nw_error *err);
 void nw_source_digest_close(nw_source_digest *d); /* gives up what is not done; takes NULL */
 

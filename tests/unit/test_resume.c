@@ -2,14 +2,18 @@
  * hashes; another command's unfinished work is refused. And every mistake is told at once.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include "artifact/artifact.h"
+#include "artifact/export.h"
 #include "artifact/writer.h"
 #include "base/file.h"
 #include "base/signal.h"
 #include "quant/quantize.h"
+#include "quant/source_digest.h"
 #include "suite_dir.h"
 #include "table.h"
 #include "tiny_checkpoint.h"
@@ -46,7 +50,7 @@ static nw_quantize_options options(const char *model, const char *recipe, const 
 }
 
 /* A process that the system kills in the middle of writing. */
-static void killed_run(const char *model, const char *recipe, const char *out)
+static void killed(nw_status (*run)(const void *ctx, nw_error *err), const void *ctx)
 {
     const pid_t child = fork();
     int how = 0;
@@ -56,14 +60,25 @@ static void killed_run(const char *model, const char *recipe, const char *out)
         const struct rlimit small = {.rlim_cur = KILL_AT, .rlim_max = KILL_AT};
         const struct rlimit none = {0};
         nw_error err = {0};
-        const nw_quantize_options o = options(model, recipe, out, NULL);
         (void)setrlimit(RLIMIT_CORE, &none);
         (void)signal(SIGXFSZ, SIG_DFL);
         (void)setrlimit(RLIMIT_FSIZE, &small);
-        _exit(nw_quantize(&o, NULL, &err) == NW_OK ? 0 : 1);
+        _exit(run(ctx, &err) == NW_OK ? 0 : 1);
     }
     assert_int_equal(waitpid(child, &how, 0), child);
     assert_true(WIFSIGNALED(how));
+}
+
+static nw_status run_quantize(const void *ctx, nw_error *err)
+{
+    return nw_quantize(ctx, NULL, err);
+}
+
+static void killed_run(const char *model, const char *recipe, const char *out)
+{
+    const nw_quantize_options o = options(model, recipe, out, NULL);
+
+    killed(run_quantize, &o);
 }
 
 /* The partial folder of `out`, and a file in it. */
@@ -226,6 +241,116 @@ static void a_stopped_run_keeps_what_stands(void **state)
     assert_true(n_taken_up > 0);
 }
 
+/* The weights of a model give way to what `from` names, or to nothing; what was opened stays open. */
+typedef struct {
+    const char *from;
+    char weights[512], aside[512];
+} replacement;
+
+static bool replace_source(void *ctx, const nw_recipe_choice *choices, size_t n)
+{
+    const replacement *r = ctx;
+
+    (void)choices;
+    (void)n;
+    return r->from != NULL ? rename(r->from, r->weights) == 0 : rename(r->weights, r->aside) == 0;
+}
+
+/* A file that is replaced between the opening and the hash: the hash would be of weights that nobody
+ * quantized. */
+static void a_source_that_is_replaced_is_told(void **state)
+{
+    nw_tiny t = nw_tiny_llama();
+    nw_error err = {0};
+    replacement r = {.from = in_dir("later/model.safetensors")};
+    nw_quantize_options o = options("replaced", "bf16", "of-two", NULL);
+
+    (void)state;
+    nw_tiny_write(&t, in_dir("replaced"));
+    t.seed = 2;
+    nw_tiny_write(&t, in_dir("later"));
+    (void)nw_tmpdir_file(&dir, "replaced/model.safetensors", r.weights, sizeof r.weights);
+    o.on_resolved = replace_source;
+    o.on_resolved_ctx = &r;
+    const int before = nw_tmpdir_count(&dir);
+    assert_int_equal(nw_quantize(&o, NULL, &err), NW_E_IO);
+    assert_non_null(strstr(err.message, "was replaced while it was quantized"));
+    assert_int_equal(nw_tmpdir_count(&dir), before); /* nothing is left of it */
+}
+
+/* A run that fails behind the last tensor, for its source cannot be hashed: all of them stay, those of
+ * the run before it too. */
+static void a_failed_run_keeps_what_stands(void **state)
+{
+    nw_error err = {0};
+    nw_manifest m = {0};
+    size_t n_taken_up = 0;
+    replacement r = {0};
+    nw_quantize_options o = options("model", "bf16", "failed", &n_taken_up);
+
+    (void)state;
+    (void)nw_tmpdir_file(&dir, "model/model.safetensors", r.weights, sizeof r.weights);
+    (void)nw_tmpdir_file(&dir, "model/aside", r.aside, sizeof r.aside);
+    killed_run("model", "bf16", "failed");
+    o.on_resolved = replace_source;
+    o.on_resolved_ctx = &r;
+    const nw_status st = nw_quantize(&o, NULL, &err);
+    assert_int_equal(rename(r.aside, r.weights), 0);
+    assert_int_equal(st, NW_E_IO);
+    assert_non_null(strstr(err.message, "the same command goes on from there"));
+    o.on_resolved = NULL;
+    must(nw_quantize(&o, &m, &err), &err);
+    assert_int_equal(n_taken_up, m.n_tensors);
+    nw_manifest_release(&m);
+}
+
+/* ^C while nothing is left but the hash. */
+static void a_stop_ends_the_hash(void **state)
+{
+    nw_checkpoint *c = NULL;
+    nw_source_digest *d = NULL;
+    nw_digest hash = {0};
+    nw_error err = {0};
+    int how = 0;
+
+    (void)state;
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        nw_stop_request();
+        const bool started = nw_checkpoint_open(in_dir("model"), &c, &err) == NW_OK &&
+                             nw_source_digest_start(c, &d, &err) == NW_OK;
+        _exit(started && nw_source_digest_end(d, &hash, &err) == NW_E_CANCELLED ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_int_equal(how, 0);
+}
+
+static nw_status run_export(const void *ctx, nw_error *err)
+{
+    nw_export_report r = {0};
+    const nw_status st = nw_export(ctx, &r, err);
+
+    nw_export_report_release(&r);
+    return st;
+}
+
+/* Nothing goes on with a conversion: what a killed one leaves is in nobody's way. */
+static void a_killed_conversion_is_begun_anew(void **state)
+{
+    nw_export_options o = {
+        .source = in_dir("model"), .out = in_dir("as-is"), .no_tokenizer = true, .n_threads = 2};
+    nw_error err = {0};
+
+    (void)state;
+    must(nw_export_format_find("native", "", &o.format, &err), &err);
+    killed(run_export, &o);
+    const int before = nw_tmpdir_count(&dir);
+    must(run_export(&o, &err), &err);
+    assert_int_equal(nw_tmpdir_count(&dir), before); /* one folder for the other */
+    must(nw_artifact_verify(in_dir("as-is"), NULL, NULL, NULL, &err), &err);
+}
+
 /* Recipe, calibration, folder, disk and memory: five kinds of mistake in one message. */
 static void every_mistake_is_told_at_once(void **state)
 {
@@ -287,6 +412,10 @@ int main(void)
         cmocka_unit_test(damage_in_what_stands_is_found_and_made_again),
         cmocka_unit_test(other_work_is_refused_in_one_sentence_and_replaced_when_asked),
         cmocka_unit_test(a_stopped_run_keeps_what_stands),
+        cmocka_unit_test(a_source_that_is_replaced_is_told),
+        cmocka_unit_test(a_failed_run_keeps_what_stands),
+        cmocka_unit_test(a_stop_ends_the_hash),
+        cmocka_unit_test(a_killed_conversion_is_begun_anew),
         cmocka_unit_test(every_mistake_is_told_at_once),
         cmocka_unit_test(work_of_another_build_is_refused),
         cmocka_unit_test(no_fallback_refuses_a_method_that_a_layout_does_not_know),

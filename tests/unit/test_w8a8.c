@@ -1,189 +1,9 @@
-/* INT8 weights with INT8 activations on a model with planted outlier channels: norm gains 100 times as
- * large in a few channels, the columns that read them smaller by as much, the function unchanged. What
- * scales of a tensor lose there, and what SmoothQuant, columns kept wide and static scales keep.
+/* INT8 weights with INT8 activations on a model with planted outlier channels: what scales of a tensor lose
+ * there, and what SmoothQuant, columns kept wide and static scales keep.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "artifact/export.h"
 #include "artifact/inputs.h"
-#include "base/file.h"
-#include "engine/engine.h"
 #include "kernels/act.h"
-#include "model/safetensors.h"
-#include "quant/calibrate.h"
-#include "quant/logits_probe.h"
-#include "quant/quantize.h"
-#include "suite_dir.h"
-#include "table.h"
-#include "tiny_model.h"
-
-#define PLANTED 100.0F
-#define N_IDS   48
-#define TARGETS "targets: [{match: '.*_proj', weights: int8}]\n"
-#define D_MODEL 64
-
-static bool is_planted(size_t channel)
-{
-    return channel == 5 || channel == 40;
-}
-
-/* Where a tensor's data stands in the bytes of its file: the first one follows the header. */
-static char *data_of(const nw_safetensors *st, const char *name, char *bytes)
-{
-    const nw_st_tensor *t = nw_st_find(st, name);
-    const uint8_t *first = nw_st_at(st, 0)->data;
-    uint64_t header = 0;
-
-    assert_non_null(t);
-    for (size_t i = 0; i < nw_st_n_tensors(st); i++) {
-        first = nw_st_at(st, i)->data < first ? nw_st_at(st, i)->data : first;
-    }
-    memcpy(&header, bytes, sizeof header);
-    return bytes + sizeof header + header + (t->data - first);
-}
-
-/* Multiplies the planted channels of a tensor. */
-static void scale_channels(const nw_safetensors *st, const char *name, float factor, char *bytes)
-{
-    char *data = data_of(st, name, bytes);
-
-    for (size_t i = 0; i < nw_st_find(st, name)->n_elems; i++) {
-        float w = 0;
-        memcpy(&w, data + i * sizeof w, sizeof w);
-        w *= is_planted(i % D_MODEL) ? factor : 1;
-        memcpy(data + i * sizeof w, &w, sizeof w);
-    }
-}
-
-/* The tiny model with its outliers planted, in place. */
-static void plant(const char *model, uint32_t n_layers)
-{
-    static const char *const gains[] = {"input_layernorm", "post_attention_layernorm"};
-    static const char *const readers[] = {"self_attn.q_proj", "self_attn.k_proj",
-                                          "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj"};
-    char path[512];
-    char name[128];
-    char *bytes = NULL;
-    size_t n = 0;
-    nw_safetensors *st = NULL;
-    nw_error err = {0};
-
-    (void)snprintf(path, sizeof path, "%s/model.safetensors", in_dir(model));
-    must(nw_file_read(path, 1 << 24, &bytes, &n, &err), &err);
-    must(nw_st_open(path, &st, &err), &err);
-    for (uint32_t l = 0; l < n_layers; l++) {
-        for (size_t i = 0; i < NW_COUNT(gains); i++) {
-            (void)snprintf(name, sizeof name, "model.layers.%u.%s.weight", l, gains[i]);
-            scale_channels(st, name, PLANTED, bytes);
-        }
-        for (size_t i = 0; i < NW_COUNT(readers); i++) {
-            (void)snprintf(name, sizeof name, "model.layers.%u.%s.weight", l, readers[i]);
-            scale_channels(st, name, 1 / PLANTED, bytes);
-        }
-    }
-    nw_st_close(st);
-    must(nw_file_write(path, bytes, n, &err), &err);
-    free(bytes);
-}
-
-static int setup(void **state)
-{
-    const nw_model_config c = nw_tiny_wide();
-    char text[8192];
-    char path[512];
-    nw_error err = {0};
-
-    (void)state;
-    assert_int_equal(c.d_model, D_MODEL);
-    dir = nw_tmpdir_make();
-    nw_tiny_write(&c, 3, in_dir("plain"));
-    nw_tiny_write(&c, 3, in_dir("planted"));
-    plant("planted", c.n_layers);
-    for (size_t i = 0; i < sizeof text; i++) {
-        text[i] = (char)(' ' + (int)(i * i / 3 % 95));
-    }
-    nw_tmpdir_put(&dir, "text.txt", text, sizeof text, path, sizeof path);
-    const nw_calibrate_options o = {
-        .model = in_dir("planted"),
-        .out = in_dir("stats"),
-        .sample = {.text = path, .n_samples = 8, .seed = 1, .n_ctx = 64},
-        .n_threads = 2};
-    must(nw_calibrate(&o, NULL, &err), &err);
-    return 0;
-}
-
-static nw_status quantize(const char *yaml, const char *out, nw_error *err)
-{
-    static char path[512];
-    static char stats[512];
-    (void)snprintf(stats, sizeof stats, "%s", in_dir("stats"));
-    const nw_quantize_options o = {.source = in_dir("planted"),
-                                   .recipe = path,
-                                   .out = in_dir(out),
-                                   .replace = true,
-                                   .calibration = stats,
-                                   .n_threads = 2};
-
-    nw_tmpdir_put(&dir, "recipe.yaml", yaml, strlen(yaml), path, sizeof path);
-    return nw_quantize(&o, NULL, err);
-}
-
-/* ---- logits with the activations that an artifact asks for ---- */
-
-typedef struct {
-    float *keep;
-    uint32_t n_vocab;
-    double sum_kl;
-    bool compare;
-} scored;
-
-static bool take(void *ctx, size_t pos, const float *logits)
-{
-    scored *s = ctx;
-    float *row = s->keep + pos * s->n_vocab;
-
-    if (s->compare) {
-        s->sum_kl += nw_logits_kl(row, logits, s->n_vocab);
-    } else {
-        memcpy(row, logits, s->n_vocab * sizeof *row);
-    }
-    return true;
-}
-
-/* tier NULL: the best there is. */
-static void score_on(const char *tier, const char *model, unsigned n_threads, uint32_t chunk,
-                     scored *s)
-{
-    nw_engine_options o = nw_engine_options_default();
-    nw_engine *e = NULL;
-    nw_error err = {0};
-    int32_t ids[N_IDS];
-
-    for (int32_t i = 0; i < N_IDS; i++) {
-        ids[i] = i * 37 % 256;
-    }
-    o.n_threads = n_threads;
-    o.max_seqs = 1;
-    o.n_ctx = N_IDS;
-    o.max_step_tokens = chunk;
-    o.tier = tier;
-    nw_engine_kv_plain(&o);
-    must(nw_engine_open(in_dir(model), &o, &e, &err), &err);
-    s->n_vocab = nw_engine_config(e)->n_vocab;
-    if (s->keep == NULL) {
-        s->keep = calloc((size_t)N_IDS * s->n_vocab, sizeof *s->keep);
-        assert_non_null(s->keep);
-    }
-    must(nw_engine_score(e, ids, N_IDS, 0, take, s, &err), &err);
-    nw_engine_close(e);
-}
-
-static void score(const char *model, unsigned n_threads, uint32_t chunk, scored *s)
-{
-    score_on(NULL, model, n_threads, chunk, s);
-}
+#include "planted_fixture.h"
 
 /* Mean KL of the last artifact made from the yaml, against the planted model. */
 static double kl_of(const char *yaml)
@@ -296,18 +116,9 @@ static void planted_columns_are_the_wide_ones(void **state)
 static void damage(const char *artifact, const char *tensor, float value)
 {
     char path[512];
-    char *bytes = NULL;
-    size_t n = 0;
-    nw_safetensors *st = NULL;
-    nw_error err = {0};
 
     (void)snprintf(path, sizeof path, "%s/%s", in_dir(artifact), NW_INPUTS_FILE);
-    must(nw_file_read(path, 1 << 24, &bytes, &n, &err), &err);
-    must(nw_st_open(path, &st, &err), &err);
-    memcpy(data_of(st, tensor, bytes), &value, sizeof value);
-    nw_st_close(st);
-    must(nw_file_write(path, bytes, n, &err), &err);
-    free(bytes);
+    put(path, tensor, 1, value);
 }
 
 static struct damage_row {
@@ -363,6 +174,8 @@ static void no_other_format_says_it(void **state)
                      NW_E_UNSUPPORTED);
 }
 
+#define LEFT_OUT "and 1 like it: not quantized, but others that read its input are"
+
 static struct refused_row {
     const char *name, *yaml, *says;
 } refused_rows[] = {
@@ -373,6 +186,14 @@ static struct refused_row {
     {"static_of_groups", "activations: fp8-g128\nactivation_scale: static\n" TARGETS,
      "could be static"},
     {"nvfp4_beside_int8", "activations: nvfp4\n" TARGETS, "beside nvfp4 weights"},
+    {"dynamic_nvfp4", "activations: nvfp4\nactivation_scale: dynamic\n" NVFP4_TARGETS,
+     "need static ones"},
+    {"v_wide_beside_nvfp4", "activations: nvfp4\nignore: ['.*v_proj']\n" NVFP4_TARGETS, LEFT_OUT},
+    {"up_wide_beside_nvfp4", "activations: nvfp4\nignore: ['.*up_proj']\n" NVFP4_TARGETS, LEFT_OUT},
+    {"v_wide_beside_fp8", "activations: fp8\nignore: ['.*v_proj']\n" FP8_TARGETS, LEFT_OUT},
+    {"v_wide_beside_fp8_g128", "activations: fp8-g128\nignore: ['.*v_proj']\n" FP8_TARGETS,
+     LEFT_OUT},
+    {"up_wide_beside_a8_ct", "activations: a8-ct\nignore: ['.*up_proj']\n" TARGETS, LEFT_OUT},
     {"no_threshold", "activations: a8\noutliers: 0\n" TARGETS, "no number above 0"},
     {"unknown_scale", "activations: a8\nactivation_scale: fixed\n" TARGETS, "dynamic or static"},
 };
@@ -428,82 +249,6 @@ static void fixed_scale_packs_and_holds(void **state)
 
 /* ---- other formats ---- */
 
-static size_t export_as(const char *format, const char *from, const char *to)
-{
-    nw_export_options o = {.source = in_dir(from),
-                           .out = in_dir(to),
-                           .replace = true,
-                           .has_dtype = true,
-                           .dtype = NW_FMT_F32,
-                           .n_threads = 2};
-    nw_export_report r = {0};
-    nw_error err = {0};
-
-    must(nw_export_format_find(format, "", &o.format, &err), &err);
-    must(nw_export(&o, &r, &err), &err);
-    const size_t n_inexact = r.loss.n_tensors - r.loss.n_exact;
-    nw_export_report_release(&r);
-    return n_inexact;
-}
-
-/* Mean KL between two models in the reference tier, each with the activations it asks for. */
-static double apart(const char *a, const char *b)
-{
-    scored s = {0};
-
-    score_on("ref", a, 1, N_IDS, &s);
-    s.compare = true;
-    score_on("ref", b, 1, N_IDS, &s);
-    free(s.keep);
-    return s.sum_kl / N_IDS;
-}
-
-static struct static_row {
-    const char *name, *yaml, *dynamic; /* NULL: there is no such rule */
-    nw_act_rule act;
-} static_rows[] = {
-    {"int8", "activations: a8\nactivation_scale: static\n" TARGETS, "activations: a8\n" TARGETS,
-     NW_ACT_RULE_A8},
-    {"fp8",
-     "activations: fp8\nactivation_scale: static\ntargets: [{match: '.*_proj', weights: "
-     "fp8-e4m3}]\n",
-     "activations: fp8\ntargets: [{match: '.*_proj', weights: fp8-e4m3}]\n", NW_ACT_RULE_FP8},
-    {"nvfp4", "activations: nvfp4\nscale: tensor\ntargets: [{match: '.*_proj', weights: nvfp4}]\n",
-     NULL, NW_ACT_RULE_NVFP4},
-};
-
-/* Fixed scales go into compressed-tensors, from there into an artifact, and the model stays. */
-static void fixed_scales_are_carried(void **state)
-{
-    const struct static_row *r = *state;
-    nw_artifact *a = NULL;
-    nw_artifact *b = NULL;
-    nw_error err = {0};
-
-    must(quantize(r->yaml, "q", &err), &err);
-    /* NVFP4's divisor is the reciprocal of the panel's factor: a rounding apart */
-    const bool exact = r->act != NW_ACT_RULE_NVFP4;
-    const size_t n_there = export_as("compressed-tensors", "q", "ct");
-    const size_t n_back = export_as("native", "ct", "again");
-    assert_true(!exact || (n_there == 0 && n_back == 0));
-    must(nw_artifact_open(in_dir("q"), &a, &err), &err);
-    must(nw_artifact_open(in_dir("again"), &b, &err), &err);
-    assert_int_equal(nw_artifact_get_facts(b)->act, r->act);
-    const nw_artifact_input *x = nw_artifact_get_input(a, NW_ROLE_DOWN, 1);
-    const nw_artifact_input *y = nw_artifact_get_input(b, NW_ROLE_DOWN, 1);
-    assert_non_null(x);
-    assert_non_null(y);
-    assert_true(x->fixed.scale > 0 && x->fixed.scale == y->fixed.scale);
-    nw_artifact_close(a);
-    nw_artifact_close(b);
-    assert_true(apart("q", "ct") < 1e-9);
-    assert_true(apart("q", "again") < 1e-9);
-    if (r->dynamic != NULL) {
-        must(quantize(r->dynamic, "dynamic", &err), &err);
-        assert_true(apart("q", "dynamic") > 1e-8);
-    }
-}
-
 static void decoded_values_are_the_model(void **state)
 {
     nw_error err = {0};
@@ -555,6 +300,5 @@ int main(void)
     failed += cmocka_run_group_tests_name("w8a8", tests, NULL, NULL);
     failed += NW_RUN_TABLE("damaged_inputs", damage_rows, damaged_inputs_are_refused);
     failed += NW_RUN_TABLE("refused_inputs", refused_rows, input_plan_that_cannot_be_is_refused);
-    failed += NW_RUN_TABLE("fixed_scales", static_rows, fixed_scales_are_carried);
     return failed + teardown(&none);
 }
