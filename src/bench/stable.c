@@ -13,6 +13,11 @@
 #define LOWEST        8   /* and at least the first rate over this */
 #define Z_95          1.644854
 
+double nw_stable_most_attainment(double n)
+{
+    return n >= 1 ? nw_wilson((uint64_t)n, (uint64_t)n, Z_95).lo : 0;
+}
+
 bool nw_stable_held(const nw_load_result *r, double attainment, char why[160])
 {
     const nw_bench_summary *s = &r->summary;

@@ -11,9 +11,15 @@
 
 #define NW_STABLE_CONFIRMATIONS 3
 #define NW_STABLE_MAX_TRIES     24
+/* Where nothing queues, Poisson arrivals keep the bound of the drift in flight in 98 % of the windows of so
+ * many requests, in 7 of 10 windows of 10,000, in none of 1,000 or fewer (simulated). */
+#define NW_STABLE_MIN_POISSON 20000
 
 /* Whether the window was held; what failed, first of all, into why ("" where it was). */
 bool nw_stable_held(const nw_load_result *r, double attainment, char why[160]);
+
+/* The most of attainment that n requests can show: the bound where all of them are good; always below 1. */
+double nw_stable_most_attainment(double n);
 
 typedef struct {
     double next;     /* the rate to try, on arrivals of their own; 0: the search has ended */

@@ -105,6 +105,15 @@ static nw_status read_files(const nw_args *a, windows *w, nw_error *err)
     return NW_OK;
 }
 
+/* A search spaces arrivals evenly unless told otherwise: see NW_STABLE_MIN_POISSON. */
+static nw_arrival_kind process_of(const nw_args *a)
+{
+    const bool even = strcmp(nw_args_str(a, "process"), "constant") == 0;
+    const bool by_default = nw_args_flag(a, "search") && !nw_args_given(a, "process");
+
+    return even || by_default ? NW_ARRIVE_CONSTANT : NW_ARRIVE_POISSON;
+}
+
 nw_status nw_bench_arrivals(const nw_args *a, double rate, uint64_t n, const nw_load_options *o,
                             nw_arrivals *out, double *window_s, nw_error *err)
 {
@@ -115,8 +124,7 @@ nw_status nw_bench_arrivals(const nw_args *a, double rate, uint64_t n, const nw_
         return err->code;
     }
     *window_s = o->window_s > 0 ? o->window_s : (double)nw_args_int(a, "requests") / rate;
-    p.kind =
-        strcmp(nw_args_str(a, "process"), "constant") == 0 ? NW_ARRIVE_CONSTANT : NW_ARRIVE_POISSON;
+    p.kind = process_of(a);
     p.duration_s = o->warmup_s + *window_s + o->drain_s;
     return nw_arrivals_make(&p, out, err);
 }

@@ -13,7 +13,7 @@
 /* Of the last window that was held. */
 typedef struct {
     double in_flight, rate_x_e2e; /* time mean; arrivals/s x mean E2E: the same by Little's law */
-    char why[160];                /* of the lowest that was not held */
+    char why[160];                /* of the lowest that was not held, or of the end of the search */
 } facts;
 
 static void take_facts(const nw_load_result *r, bool held, facts *f, const char *why)
@@ -28,6 +28,18 @@ static void take_facts(const nw_load_result *r, bool held, facts *f, const char 
     }
 }
 
+/* More arrivals than a schedule may hold, above rates that all were held: nothing higher can be tried. */
+static nw_status at_the_top(nw_stable_search *s, facts *f, nw_error *err)
+{
+    if (err->code == NW_E_RANGE && s->n_held > 0 && s->hi <= 0) {
+        (void)snprintf(f->why, sizeof f->why, "every rate was held; %.120s", err->message);
+        s->next = 0;
+        *err = (nw_error){0};
+        return NW_OK;
+    }
+    return err->code;
+}
+
 static nw_status try_rate(nw_bench *b, nw_stable_search *s, facts *f, json_t *list, nw_error *err)
 {
     nw_load_options o = nw_bench_load_options(b);
@@ -37,7 +49,7 @@ static nw_status try_rate(nw_bench *b, nw_stable_search *s, facts *f, json_t *li
     char why[160];
 
     if (nw_bench_arrivals(b->args, s->next, s->n_tries, &o, &arrivals, &o.window_s, err) != NW_OK) {
-        return err->code;
+        return at_the_top(s, f, err);
     }
     (void)snprintf(name, sizeof name, "%s %.3f", s->confirming ? "again" : "rate", s->next);
     nw_progress_begin(&b->progress, name, "requests", arrivals.n);
@@ -46,7 +58,7 @@ static nw_status try_rate(nw_bench *b, nw_stable_search *s, facts *f, json_t *li
     if (st != NW_OK) {
         return nw_context(err, "%s", name);
     }
-    if (r.summary.n_ok == 0) {
+    if (r.summary.n_ok == 0 && s->n_held == 0) {
         nw_load_result_release(&r);
         return nw_fail(err, NW_E_NETWORK, "%s: no request was answered", name);
     }
@@ -83,6 +95,7 @@ static void conclude(const nw_bench *b, const nw_stable_search *s, const facts *
                                   s->found ? json_real(f->in_flight) : json_null());
         (void)json_object_set_new(b->out, "rate_x_e2e",
                                   s->found ? json_real(f->rate_x_e2e) : json_null());
+        (void)json_object_set_new(b->out, "why", json_string(f->why));
         (void)json_object_set(b->out, "windows", list);
         return;
     }
@@ -99,19 +112,48 @@ static void conclude(const nw_bench *b, const nw_stable_search *s, const facts *
     nw_bench_print_costs(&b->costs);
 }
 
+/* Refuses what no window could show. */
+static nw_status check_asked(const nw_args *a, double first, nw_error *err)
+{
+    const double duration = nw_args_double(a, "duration");
+    const double n = duration > 0 ? duration * first : (double)nw_args_int(a, "requests");
+    const double asked = nw_args_double(a, "attainment");
+    const double most = nw_stable_most_attainment(n);
+    const bool poisson =
+        nw_args_given(a, "process") && strcmp(nw_args_str(a, "process"), "poisson") == 0;
+
+    if (asked > most) {
+        return nw_fail(err, NW_E_USAGE,
+                       "--attainment %g: the lower bound of %.0f requests that are all good is "
+                       "%.4f, and is below 1 for any number",
+                       asked, n, most);
+    }
+    if (poisson && n < NW_STABLE_MIN_POISSON) {
+        return nw_fail(err, NW_E_USAGE,
+                       "--search with --process poisson: a window of %.0f requests drifts by "
+                       "chance, at least %d are needed",
+                       n, NW_STABLE_MIN_POISSON);
+    }
+    return NW_OK;
+}
+
 nw_status nw_bench_search(nw_bench *b, nw_error *err)
 {
     const nw_load_options o = nw_bench_load_options(b);
-    const double first = nw_args_double(b->args, "rate");
+    const double rate = nw_args_double(b->args, "rate");
+    const double first = rate > 0 ? rate : 1;
     nw_stable_search s;
     facts f = {.why = ""};
 
-    nw_status st = nw_bench_open_service(b, err);
+    nw_status st = check_asked(b->args, first, err);
+    if (st == NW_OK) {
+        st = nw_bench_open_service(b, err);
+    }
     json_t *list = json_array();
     if (!b->args->json && st == NW_OK) {
         nw_bench_print_load_head(&o);
     }
-    nw_stable_begin(&s, first > 0 ? first : 1);
+    nw_stable_begin(&s, first);
     while (st == NW_OK && s.next > 0) {
         st = try_rate(b, &s, &f, list, err);
     }

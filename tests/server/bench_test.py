@@ -31,10 +31,12 @@ def rank(values, p):
 
 class OneAtATime(http.server.BaseHTTPRequestHandler):
     """A scripted server: each request takes SERVICE_S of the one place that it has, so that the rate it holds is
-    bounded by 1 / SERVICE_S; with `broken`, it refuses every request."""
+    bounded by 1 / SERVICE_S; it refuses every request after the first `answers`."""
     SERVICE_S = 0.02
     place = threading.Lock()
-    broken = False
+    count = threading.Lock()
+    answers = float('inf')
+    n_asked = 0
 
     def log_message(self, *_):
         pass
@@ -58,7 +60,10 @@ class OneAtATime(http.server.BaseHTTPRequestHandler):
         if not self.path.startswith('/v1/'):
             self.send(404, 'application/json', '{}')
             return
-        if self.broken:
+        with self.count:
+            type(self).n_asked += 1
+            broken = self.n_asked > self.answers
+        if broken:
             self.send(500, 'application/json', '{"error":{"message":"broken"}}')
             return
         with self.place:
@@ -278,13 +283,13 @@ class BenchTest(unittest.TestCase):
                                           "'in_flight%'").fetchone()[0]
         self.assertGreaterEqual(top, 32)
 
-    def search(self, *more, broken=False, code=0):
-        server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), type('S', (OneAtATime,), {'broken': broken}))
+    def search(self, *more, rate=40, drain=5, code=0, **server_is):
+        server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), type('S', (OneAtATime,), server_is))
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
             return self.bench(f'http://127.0.0.1:{server.server_port}', '--regime', 'load', '--search', '--rate',
-                              '40', '--requests', '44', '--warmup-s', '0.5', '--process', 'constant', '--prompt', '4',
-                              '--output', '2', '--slo-ttft', '400', '--slo-tpot', '0', '--drain-s', '5', '--tokenizer', self.story, *more, code=code)
+                              str(rate), '--requests', '44', '--warmup-s', '0.5', '--prompt', '4',
+                              '--output', '2', '--slo-ttft', '450', '--slo-tpot', '0', '--drain-s', str(drain), '--tokenizer', self.story, *more, code=code)
         finally:
             server.shutdown()
             server.server_close()
@@ -295,6 +300,8 @@ class BenchTest(unittest.TestCase):
         out = json.loads(self.search('--attainment', '0.8', '--json'))
         tries = [(w['name'].split(), w['held'], w['why']) for w in out['windows']]
         limit = 1 / OneAtATime.SERVICE_S
+        for w in out['windows']:  # evenly spaced without being told
+            self.assertIn(w['scheduled'], (43, 44, 45))
         for (_, rate), held, why in tries:
             self.assertEqual(held, why == '')
             self.assertFalse(held and float(rate) > limit, rate)
@@ -308,10 +315,43 @@ class BenchTest(unittest.TestCase):
         self.assertGreater(out['in_flight'], 0)
 
     def test_search_ends_where_nothing_is_answered(self):
-        self.assertIn('no request was answered', self.search(broken=True, code=4))
+        self.assertIn('no request was answered', self.search(answers=0, code=4))
         for other in (['--rates', '1'], ['--sweep'], ['--no-stream'],
                       ['--record', self.path('s.db'), '--candidate', 'a']):
             self.assertIn('--search', self.search(*other, code=2))
+
+    def test_search_refuses_what_no_window_can_show(self):
+        self.assertIn('at least 20000 are needed', self.search('--process', 'poisson', code=2))
+        self.assertIn('below 1', self.search('--attainment', '1', code=2))
+        self.assertIn('44 requests that are all good is 0.94', self.search('--attainment', '0.95', code=2))
+
+    def held_at_first(self, **more):
+        """A search whose first rate is held, by a server with room for all and a TTFT that dwarfs the machine's
+        noise; a busy machine may need several tries all the same."""
+        more.update(SERVICE_S=0.35, place=threading.Semaphore(256))
+        for _ in range(3):
+            try:
+                out = json.loads(self.search('--attainment', '0.8', '--json', **more))
+            except AssertionError as e:
+                last = e  # nothing was held
+                continue
+            if out['windows'][0]['held']:
+                return out
+            last = AssertionError(out['windows'][0]['why'])
+        raise last
+
+    def test_search_where_a_doubled_rate_is_not_answered(self):
+        """The first window and its warm-up are, and nothing after them."""
+        out = self.held_at_first(rate=50, answers=80)
+        self.assertIsNone(out['stable_rps'])
+        self.assertEqual(out['windows'][1]['ok'], 0)
+        self.assertFalse(any(w['held'] for w in out['windows'][1:]))
+
+    def test_search_ends_where_the_schedule_does(self):
+        """70/s for an hour are 252,000 arrivals, and 140/s are more than a schedule may hold."""
+        out = self.held_at_first(drain=3600, rate=70)
+        self.assertIsNone(out['stable_rps'])
+        self.assertIn('at most 500000 are allowed', out['why'])
 
     def test_usage_errors(self):
         self.assertIn('--rate', self.bench(self.loop, '--regime', 'load', code=2))

@@ -1,6 +1,7 @@
 /* The search for the highest stable rate: against services that hold up to a known rate, that hold once and
  * not again, that hold everything or nothing; and what counts as held.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
 #include <string.h>
 
 #include "bench/stable.h"
@@ -113,7 +114,18 @@ static void is_held(void **state)
     }
 }
 
+/* n of n good: n / (n + z^2). */
+static void attainment_has_a_most(void **state)
+{
+    (void)state;
+    assert_true(fabs(nw_stable_most_attainment(300) - 300 / (300 + 1.644854 * 1.644854)) < 1e-12);
+    assert_true(nw_stable_most_attainment(1e6) < 1);
+    assert_true(nw_stable_most_attainment(0) <= 0);
+}
+
 int main(void)
 {
-    return NW_RUN_TABLE("search", rows, finds) + NW_RUN_TABLE("held", held_rows, is_held);
+    const struct CMUnitTest most[] = {cmocka_unit_test(attainment_has_a_most)};
+    return cmocka_run_group_tests(most, NULL, NULL) + NW_RUN_TABLE("search", rows, finds) +
+           NW_RUN_TABLE("held", held_rows, is_held);
 }
