@@ -213,7 +213,7 @@ static nw_status pick_kv(nw_engine *e, nw_error *err)
 
     e->kv_said = nw_artifact_get_kv(e->artifact);
     if (o->kv_k < 0 || o->kv_v < 0) {
-        const bool said = e->kv_said->format[0] != '\0';
+        const bool said = !o->kv_as_model && e->kv_said->format[0] != '\0';
         if (nw_engine_kv_parse(said ? e->kv_said->format : usual_kv(e->artifact), o, err) !=
             NW_OK) {
             return nw_context(err, "the artifact's keys and values");

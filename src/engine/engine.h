@@ -25,7 +25,8 @@ typedef struct {
     unsigned n_threads; /* 0: what affinity and the cgroup quota allow */
     const char *tier;   /* kernel tier by name; NULL: the best this CPU can run */
     int act;            /* -1: as the artifact says, else an nw_act_rule */
-    int kv_k, kv_v; /* nw_kv_kind of kernels/attention.h; -1: the artifact's, or as wide as it */
+    int kv_k, kv_v;   /* nw_kv_kind of kernels/attention.h; -1: the artifact's, or as wide as it */
+    bool kv_as_model; /* with -1: as wide as the model, whatever the artifact says */
     uint32_t kv_window; /* newest tokens and first tokens that are kept in BF16 beside packed */
     uint32_t kv_sinks;  /* pages (kv_wide.h): multiples of page_tokens, 0: none */
     bool kv_channel;    /* keys scaled by channel, as the artifact's calibration says */

@@ -158,11 +158,12 @@ static json_t *op_json(const profile *p, const group *g, const nw_roofs *roofs)
         "bytes_converted", integer(r->bytes_converted));
 }
 
-/* The kernel of the matrices that reads most bytes, over all phases. */
+/* The kernel of the matrices that reads most bytes, over all phases; of two alike that of the earlier op. */
 static const char *main_kernel(const nw_engine *e, const profile *p)
 {
     const char *most = NULL;
     uint64_t most_bytes = 0;
+    nw_op most_op = NW_OP_HEAD;
 
     for (size_t i = 0; i < p->n; i++) {
         uint64_t bytes = 0;
@@ -175,8 +176,9 @@ static const char *main_kernel(const nw_engine *e, const profile *p)
             const bool counts = matrix_of(e, other->op, other->layer) != NULL;
             bytes += counts && strcmp(other->used, r->used) == 0 ? other->bytes : 0;
         }
-        if (bytes > most_bytes) {
+        if (bytes > most_bytes || (bytes == most_bytes && r->op < most_op)) {
             most_bytes = bytes;
+            most_op = r->op;
             most = r->used;
         }
     }

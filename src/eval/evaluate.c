@@ -26,7 +26,7 @@ static nw_status open_engine(const nw_eval_options *o, const char *path, bool is
     e.tier = o->tier;
     e.max_seqs = 64;
     if (is_base) { /* the model as it is: keys and values unquantized */
-        nw_engine_kv_plain(&e);
+        e.kv_as_model = true;
     } else if ((o->act != NULL && nw_engine_act_parse(o->act, &e, err) != NW_OK) ||
                (o->kv != NULL && nw_engine_kv_parse(o->kv, &e, err) != NW_OK)) {
         return err->code;

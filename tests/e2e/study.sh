@@ -43,9 +43,9 @@ rows w/study.db "SELECT count(DISTINCT policy_hash) FROM decision"
 
 echo "-- a model against itself"
 narrow eval w/artifacts/bf16 --baseline w/artifacts/bf16 --layer perplexity --text text.txt \
-    --context 64 --kv f32 --quiet --json >self.json || fail "exit $?"
+    --context 64 --quiet --json >self.json || fail "exit $?"
 grep -E '"(kl_mean|kl_max|top1|ln_ratio)":' self.json
-narrow eval w/artifacts/bf16 --baseline model --layer perplexity --text text.txt --context 64 --kv f32 \
+narrow eval w/artifacts/bf16 --baseline model --layer perplexity --text text.txt --context 64 \
     --stride 32 --chunks 3 --tier ref --quiet --json >rounded.json || fail "exit $?"
 python3 -c 'import json; d = json.load(open("rounded.json")); print(0 < d["kl_mean"] < 1e-3, d["cut"])'
 
