@@ -1,13 +1,14 @@
 /* Speed of attention of the best tier this CPU runs, on one thread: every pair of key and value formats
  * at a depth, decode (one query token) in GB/s of pages beside a raw read of the same bytes, and
- * prefill (16 query tokens) in GMAC/s beside the peak of BF16. Times are the thread's CPU time, the
+ * prefill (16 query tokens) in GMAC/s beside the peak of BF16, or of F32 where
+ * there is none. Times are the thread's CPU time, the
  * medians of rounds in which probe and kernel take turns, so that neighbours disturb both alike.
  *
  *   bench_attention [seconds per row, default 0.3] [tier] [d_head, default 64] [query heads, 4]
  *                   [only pairs that begin with this] [a16 | a8: activations] [rows | table]
  *
  * `table` prints the pairs of a depth as the Markdown table of docs/speed.md: time of one query token, its
- * share of the raw read, share of the BF16 peak that 16 query tokens reach.
+ * share of the raw read, share of that peak that 16 query tokens reach.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,7 +128,7 @@ typedef struct {
     double bytes, macs;
     double decode_s, raw_s,
         cached_s;             /* one query token: from memory, a raw read, again and again */
-    double prefill_s, peak_s; /* 16 query tokens, and as many products at the peak of BF16 */
+    double prefill_s, peak_s; /* 16 query tokens, and as many products at the peak */
 } result;
 
 static result run_pair(const nw_kernels *k, nw_kv_type kv, uint32_t n_rep, uint32_t n_ctx)
@@ -144,6 +145,9 @@ static result run_pair(const nw_kernels *k, nw_kv_type kv, uint32_t n_rep, uint3
     open_bench(&b, k, kv, n_rep, n_ctx, 16);
     measure(&b, k, 1, &r.prefill_s, &raw_s);
     r.peak_s = r.macs * nw_probe_peak(one, NW_PEAK_BF16);
+    if (r.peak_s <= 0) { /* no such instruction: that of F32 */
+        r.peak_s = r.macs * nw_probe_peak(one, NW_PEAK_F32);
+    }
     close_bench(&b);
     return r;
 }

@@ -89,6 +89,27 @@ __attribute__((target("avx512f"))) static uint64_t read_wide(const uint8_t *p, s
 }
 #endif
 
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) static uint64_t read_half(const uint8_t *p, size_t size)
+{
+    __m256i sum[8];
+
+    for (size_t k = 0; k < 8; k++) {
+        sum[k] = _mm256_setzero_si256();
+    }
+    for (size_t i = 0; i + 256 <= size; i += 256) {
+        for (size_t k = 0; k < 8; k++) {
+            const __m256i *at = (const __m256i *)(const void *)(p + i + k * 32);
+            sum[k] = _mm256_xor_si256(sum[k], _mm256_loadu_si256(at));
+        }
+    }
+    for (size_t k = 1; k < 8; k++) {
+        sum[0] = _mm256_xor_si256(sum[0], sum[k]);
+    }
+    return (uint64_t)_mm256_extract_epi64(sum[0], 0);
+}
+#endif
+
 static uint64_t read_plain(const uint8_t *p, size_t size)
 {
     uint64_t sum[8] = {0};
@@ -115,6 +136,10 @@ static void read_part(void *ctx, unsigned part, unsigned n_parts)
         sink ^= read_wide(p, size);
         return;
     }
+    if ((nw_cpu_features() & NW_CPU_AVX2) != 0) {
+        sink ^= read_half(p, size);
+        return;
+    }
 #endif
     sink ^= read_plain(p, size);
 }
@@ -130,45 +155,68 @@ double nw_probe_read(nw_pool *pool, const uint8_t *data, size_t bytes)
 #if defined(__x86_64__)
 
 #define LOOPS 20000L
-#define CHAINS(op)                                                                                \
-    "1:\n" op " %%zmm14,%%zmm15,%%zmm0\n" op " %%zmm14,%%zmm15,%%zmm1\n" op                       \
-    " %%zmm14,%%zmm15,%%zmm2\n" op " %%zmm14,%%zmm15,%%zmm3\n" op " %%zmm14,%%zmm15,%%zmm4\n" op  \
-    " %%zmm14,%%zmm15,%%zmm5\n" op " %%zmm14,%%zmm15,%%zmm6\n" op " %%zmm14,%%zmm15,%%zmm7\n" op  \
-    " %%zmm14,%%zmm15,%%zmm8\n" op " %%zmm14,%%zmm15,%%zmm9\n" op " %%zmm14,%%zmm15,%%zmm10\n" op \
-    " %%zmm14,%%zmm15,%%zmm11\n"                                                                  \
+#define CHAINS(op, r)                                                                             \
+    "1:\n" op " %%" r "14,%%" r "15,%%" r "0\n" op " %%" r "14,%%" r "15,%%" r "1\n" op " %%" r   \
+    "14,%%" r "15,%%" r "2\n" op " %%" r "14,%%" r "15,%%" r "3\n" op " %%" r "14,%%" r "15,%%" r \
+    "4\n" op " %%" r "14,%%" r "15,%%" r "5\n" op " %%" r "14,%%" r "15,%%" r "6\n" op " %%" r    \
+    "14,%%" r "15,%%" r "7\n" op " %%" r "14,%%" r "15,%%" r "8\n" op " %%" r "14,%%" r "15,%%" r \
+    "9\n" op " %%" r "14,%%" r "15,%%" r "10\n" op " %%" r "14,%%" r "15,%%" r "11\n"             \
     "dec %0\njnz 1b\nvzeroupper\n"
 #define CLOBBERS                                                                                   \
     "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", \
         "xmm11"
 
+static void f32_zmm(long n)
+{
+    __asm__ volatile(CHAINS("vfmadd231ps", "zmm") : "+r"(n)::CLOBBERS);
+}
+
+static void f32_ymm(long n)
+{
+    __asm__ volatile(CHAINS("vfmadd231ps", "ymm") : "+r"(n)::CLOBBERS);
+}
+
+static void bf16_zmm(long n)
+{
+    __asm__ volatile(CHAINS("vdpbf16ps", "zmm") : "+r"(n)::CLOBBERS);
+}
+
+static void int8_zmm(long n)
+{
+    __asm__ volatile(CHAINS("vpdpbusd", "zmm") : "+r"(n)::CLOBBERS);
+}
+
+/* An instruction and how many products it is; of each kind the first that the processor has. */
+typedef struct {
+    uint32_t need;
+    double lanes;
+    void (*run)(long n);
+} probe;
+static const probe probes[][2] = {
+    [NW_PEAK_F32] = {{NW_CPU_AVX512, 16, f32_zmm}, {NW_CPU_AVX2, 8, f32_ymm}},
+    [NW_PEAK_BF16] = {{NW_CPU_AVX512BF16, 32, bf16_zmm}},
+    [NW_PEAK_INT8] = {{NW_CPU_AVX512VNNI, 64, int8_zmm}},
+};
+
 static void peak_part(void *ctx, unsigned part, unsigned n_parts)
 {
-    const nw_peak *kind = ctx;
-    long n = LOOPS;
+    const probe *p = ctx;
 
     (void)part;
     (void)n_parts;
-    if (*kind == NW_PEAK_F32) {
-        __asm__ volatile(CHAINS("vfmadd231ps") : "+r"(n)::CLOBBERS);
-    } else if (*kind == NW_PEAK_BF16) {
-        __asm__ volatile(CHAINS("vdpbf16ps") : "+r"(n)::CLOBBERS);
-    } else {
-        __asm__ volatile(CHAINS("vpdpbusd") : "+r"(n)::CLOBBERS);
-    }
+    p->run(LOOPS);
 }
 
 double nw_probe_peak(nw_pool *pool, nw_peak kind)
 {
-    static const double lanes[] = {[NW_PEAK_F32] = 16, [NW_PEAK_BF16] = 32, [NW_PEAK_INT8] = 64};
-    static const uint32_t need[] = {[NW_PEAK_F32] = NW_CPU_AVX512,
-                                    [NW_PEAK_BF16] = NW_CPU_AVX512BF16,
-                                    [NW_PEAK_INT8] = NW_CPU_AVX512VNNI};
-
-    if ((nw_cpu_features() & need[kind]) == 0) {
-        return 0;
+    for (size_t i = 0; i < 2 && probes[kind][i].run != NULL; i++) {
+        probe p = probes[kind][i];
+        if ((nw_cpu_features() & p.need) == p.need) {
+            return nw_probe_run(pool, peak_part, &p) / (12 * LOOPS * p.lanes) /
+                   (double)nw_pool_threads(pool);
+        }
     }
-    return nw_probe_run(pool, peak_part, &kind) / (12 * LOOPS * lanes[kind]) /
-           (double)nw_pool_threads(pool);
+    return 0;
 }
 
 #else

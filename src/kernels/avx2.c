@@ -1,5 +1,6 @@
 /* The AVX2 tier (AVX2, FMA, F16C): the bodies in lanes_*.h in vectors of 8.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/avx2_attn.h"
 #include "kernels/lanes_tier.h"
 
 static void linear(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1, float *y,
@@ -9,15 +10,11 @@ static void linear(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_
     (a->kind == NW_ACT_INT8 ? nw_la_linear : nw_avx2_linear_f32)(w, a, panel0, panel1, y, ldy);
 }
 
-static void attend(const nw_attn *a)
-{
-    nw_lanes_attend(a, &nw_kernels_avx2);
-}
-
 const nw_kernels nw_kernels_avx2 = {
     .tier = "avx2",
     .need = NW_CPU_AVX2,
     .linear = linear,
-    .attend = attend,
     NW_LANES_OPS,
+    .kv_put = nw_avx2_kv_put,
+    .attend = nw_avx2_attend,
 };

@@ -20,6 +20,7 @@ const nw_kernels nw_kernels_avx512vnni = {
     .tier = "avx512vnni",
     .need = NW_CPU_AVX512 | NW_CPU_AVX512VNNI,
     .linear = linear,
+    .kv_put = nw_kv_put_plain,
     .attend = attend,
     NW_LANES_OPS,
 };

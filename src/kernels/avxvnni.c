@@ -1,6 +1,7 @@
 /* The AVX-VNNI tier (AVX2 and 256-bit vpdpbusd, on processors without AVX-512): only the products
  * with INT8 activations differ from the AVX2 tier.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/avx2_attn.h"
 #include "kernels/lanes_tier.h"
 
 #if defined(NW_VNNI_EVEX) /* a test's build of this file, see lanes_avx2.h */
@@ -16,15 +17,11 @@ static void linear(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_
     (a->kind == NW_ACT_INT8 ? nw_la_linear : nw_avx2_linear_f32)(w, a, panel0, panel1, y, ldy);
 }
 
-static void attend(const nw_attn *a)
-{
-    nw_lanes_attend(a, &nw_kernels_avxvnni);
-}
-
 const nw_kernels nw_kernels_avxvnni = {
     .tier = "avxvnni",
     .need = NEED,
     .linear = linear,
-    .attend = attend,
     NW_LANES_OPS,
+    .kv_put = nw_avx2_kv_put,
+    .attend = nw_avx2_attend,
 };

@@ -25,10 +25,10 @@ static inline void nw_lanes_attend(const nw_attn *a, const nw_kernels *tier)
     nw_attend_tiled(a, &ops);
 }
 
-/* All of a table but .tier, .need, .linear and .attend. */
+/* All of a table but .tier, .need, .linear, .kv_put and .attend. */
 #define NW_LANES_OPS                                                                               \
     .act_kind = nw_lanes_act_kind, .act_pack = nw_act_pack_plain, .rmsnorm = nw_lanes_rmsnorm,     \
     .rope = nw_lanes_rope, .silu_mul = nw_lanes_silu_mul, .gelu_tanh_mul = nw_lanes_gelu_tanh_mul, \
-    .add = nw_lanes_add_to, .softcap = nw_lanes_softcap, .kv_put = nw_kv_put_plain
+    .add = nw_lanes_add_to, .softcap = nw_lanes_softcap
 
 #endif

@@ -18,6 +18,7 @@ const nw_kernels nw_kernels_neon = {
     .tier = "neon",
     .need = NW_CPU_NEON,
     .linear = linear,
+    .kv_put = nw_kv_put_plain,
     .attend = attend,
     NW_LANES_OPS,
 };

@@ -18,6 +18,7 @@ const nw_kernels nw_kernels_neon_dotprod = {
     .tier = "dotprod",
     .need = NW_CPU_NEON | NW_CPU_DOTPROD,
     .linear = linear,
+    .kv_put = nw_kv_put_plain,
     .attend = attend,
     NW_LANES_OPS,
 };

@@ -18,6 +18,7 @@ const nw_kernels nw_kernels_neon_i8mm = {
     .tier = "i8mm",
     .need = NW_CPU_NEON | NW_CPU_I8MM,
     .linear = linear,
+    .kv_put = nw_kv_put_plain,
     .attend = attend,
     NW_LANES_OPS,
 };
