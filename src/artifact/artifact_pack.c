@@ -172,8 +172,7 @@ static nw_status pack_matrix(nw_artifact *a, const nw_checkpoint *c, const nw_ck
     return NW_OK;
 }
 
-/* What the file fixes of the input. Matrices that read one input have it rounded once: the largest of
- * their scales holds, as in engines that make one matrix of them. */
+/* What the file fixes of the input. Matrices that read one input have it rounded once. */
 static nw_status take_input(nw_artifact *a, const nw_ckpt_tensor *t, bool *differ, nw_error *err)
 {
     nw_role reader = NW_ROLE_COUNT;
@@ -190,9 +189,7 @@ static nw_status take_input(nw_artifact *a, const nw_ckpt_tensor *t, bool *diffe
     nw_act_fixed *f = &nw_artifact_slot_of(a, reader, t->layer)->input.fixed;
     const bool same = f->scale == t->quant->act.scale && f->zero == t->quant->act.zero;
     *differ = *differ || (f->scale > 0 && !same);
-    if (t->quant->act.scale > f->scale) {
-        *f = t->quant->act;
-    }
+    nw_act_fixed_join(f, &t->quant->act);
     return NW_OK;
 }
 
@@ -257,7 +254,8 @@ static nw_status pack_all(nw_artifact *a, const nw_checkpoint *c, nw_pool *pool,
     warn_widened(a, c);
     if (differ) {
         nw_log(NW_LOG_WARN,
-               "%s: matrices that read one input have different scales of it: the largest is used",
+               "%s: matrices that read one input have different scales of it: one that holds them "
+               "all is used",
                a->path);
     }
     return NW_OK;

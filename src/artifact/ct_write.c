@@ -30,6 +30,7 @@ typedef struct {
     json_t *targets[MAX_SCHEMES]; /* names of the modules */
     size_t n_schemes;
     json_t *ignored;
+    size_t n_unrounded; /* matrices whose scheme leaves out what is asked for of their inputs */
     uint32_t
         block; /* wide matrices are rounded to E4M3 in blocks of this side; 0: they stay wide */
     bool act_zeros; /* fixed inputs have zero points */
@@ -324,6 +325,7 @@ static nw_status take_scheme(plan *p, const nw_export_tensor *t, const nw_ct_sch
         p->targets[p->n_schemes++] = json_array();
     }
     (void)json_array_append_new(p->targets[i], json_stringn(t->name, nw_export_module(t)));
+    p->n_unrounded += s->act != nw_export_act(p->job->source) && s->act == NW_ACT_RULE_A16;
     return s->block_rows > 0 ? add_blocks(p, t, s, err) : add_parts(p, t, s, err);
 }
 
@@ -434,6 +436,18 @@ static json_t *config_json(const plan *p)
                      "ignore", p->ignored, "config_groups", groups);
 }
 
+static nw_status note_unrounded(const plan *p, nw_error *err)
+{
+    char what[128];
+
+    if (p->n_unrounded == 0) {
+        return NW_OK;
+    }
+    (void)snprintf(what, sizeof what, "rounding of activations (%s) of %zu matrices in FP4",
+                   nw_act_rule_name(nw_export_act(p->job->source)), p->n_unrounded);
+    return nw_loss_drop(p->job->loss, what, err);
+}
+
 static nw_status make_plan(plan *p, nw_error *err)
 {
     const nw_export_source *s = p->job->source;
@@ -453,6 +467,7 @@ static nw_status make_plan(plan *p, nw_error *err)
         st = take_tensor(p, nw_export_at(s, i), err);
     }
     st = st == NW_OK ? nw_export_parts_kv(&p->parts, s, err) : st;
+    st = st == NW_OK ? note_unrounded(p, err) : st;
     if (st == NW_OK && p->n_schemes == 0 && nw_export_n_kv_scales(s) == 0) {
         st = nw_fail(err, NW_E_UNSUPPORTED, "%s: no matrix has codes that compressed-tensors holds",
                      nw_export_path(s));

@@ -16,17 +16,28 @@
 #include "base/file.h"
 
 static const nw_export_format formats[] = {
-    {"gguf", nw_gguf_export, "model.gguf, as llama.cpp loads it", false, false, false},
-    {"compressed-tensors", nw_ct_export, "safetensors as vLLM and transformers load them", true,
-     true, true},
-    {"fp8-block", nw_fp8_block_export,
-     "compressed-tensors, wide matrices rounded to E4M3 in blocks of 128 x 128", false, true, true},
-    {"awq", nw_awq_export, "AutoAWQ's layout: INT4 with zero points", false, false, false},
-    {"gptq", nw_gptq_export, "GPTQ v1: INT4 and INT8, symmetric", false, false, false},
-    {"hf", nw_hf_export, "safetensors of the decoded values, as transformers loads them", false,
-     false, true},
-    {"native", nw_native_export, "an artifact that narrow maps, codes as in the source", false,
-     false, true},
+    {.name = "gguf", .write = nw_gguf_export, .help = "model.gguf, as llama.cpp loads it"},
+    {.name = "compressed-tensors",
+     .write = nw_ct_export,
+     .help = "safetensors as vLLM and transformers load them",
+     .bf16_scales = true,
+     .kv_scales = true,
+     .activations = true},
+    {.name = "fp8-block",
+     .write = nw_fp8_block_export,
+     .help = "compressed-tensors, wide matrices rounded to E4M3 in blocks of 128 x 128",
+     .kv_scales = true,
+     .activations = true},
+    {.name = "awq", .write = nw_awq_export, .help = "AutoAWQ's layout: INT4 with zero points"},
+    {.name = "gptq", .write = nw_gptq_export, .help = "GPTQ v1: INT4 and INT8, symmetric"},
+    {.name = "hf",
+     .write = nw_hf_export,
+     .help = "safetensors of the decoded values, as transformers loads them",
+     .drops_fixed = true},
+    {.name = "native",
+     .write = nw_native_export,
+     .help = "an artifact that narrow maps, codes as in the source",
+     .activations = true},
 };
 
 const nw_export_format *nw_export_format_at(size_t i)
@@ -118,20 +129,45 @@ static nw_status write_narrow_json(const nw_export_options *o, const nw_export_s
     return nw_hf_json_write(dir, "narrow.json", doc, err);
 }
 
+/* Matrices whose input has a fixed scale. */
+static size_t n_fixed(const nw_export_source *s)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < nw_export_n_tensors(s); i++) {
+        n += nw_export_fixed(s, nw_export_at(s, i)) != NULL;
+    }
+    return n;
+}
+
 /* An artifact's fixed scales are part of what it computes; a format that has no place for them would be
  * another model. */
 static nw_status check_inputs(const nw_export_options *o, const nw_export_source *s, nw_error *err)
 {
-    for (size_t i = 0;
-         !o->format->fixed_inputs && nw_export_checkpoint(s) == NULL && i < nw_export_n_tensors(s);
-         i++) {
-        if (nw_export_fixed(s, nw_export_at(s, i)) != NULL) {
-            return nw_fail(err, NW_E_UNSUPPORTED,
-                           "%s: it has fixed scales of activations, which %s does not say",
-                           o->source, o->format->name);
-        }
+    const bool has_place = o->format->activations || o->format->drops_fixed;
+
+    if (!has_place && nw_export_checkpoint(s) == NULL && n_fixed(s) > 0) {
+        return nw_fail(err, NW_E_UNSUPPORTED,
+                       "%s: it has fixed scales of activations, which %s does not say", o->source,
+                       o->format->name);
     }
     return NW_OK;
+}
+
+/* What the source says beside its weights and the format has no place for. */
+static nw_status note_dropped(const nw_export_options *o, const nw_export_source *s, nw_loss *loss,
+                              nw_error *err)
+{
+    const nw_act_rule act = nw_export_act(s);
+    char what[128];
+
+    if (!o->format->activations && act != NW_ACT_RULE_A16) {
+        nw_source_say_activations(act, n_fixed(s), what);
+        if (nw_loss_drop(loss, what, err) != NW_OK) {
+            return err->code;
+        }
+    }
+    return nw_export_note_kv(s, o->format->kv_scales, loss, err);
 }
 
 static nw_status run(const nw_export_options *o, const nw_export_source *s, nw_folder *folder,
@@ -155,8 +191,8 @@ static nw_status run(const nw_export_options *o, const nw_export_source *s, nw_f
                                    .progress = o->show_progress ? o->format->name : NULL,
                                    .loss = &r->loss,
                                    .n_bytes = &r->n_bytes};
-        nw_export_warn_kv(s, o->format->kv_scales);
-        st = o->format->write(&job, err);
+        st = note_dropped(o, s, &r->loss, err);
+        st = st == NW_OK ? o->format->write(&job, err) : st;
     }
     nw_pool_close(pool);
     if (st == NW_OK) {

@@ -42,8 +42,10 @@ nw_act_rule nw_export_act(const nw_export_source *s);    /* what is asked for of
  * or one a kv head; 0: none. k and v [that many]. */
 uint32_t nw_export_n_kv_scales(const nw_export_source *s);
 void nw_export_kv_scales(const nw_export_source *s, uint32_t layer, float *k, float *v);
-/* Warns of a format of keys and values that what is written cannot say. */
-void nw_export_warn_kv(const nw_export_source *s, bool has_place);
+/* Notes in the loss report what the source says of keys and values and a format cannot; has_place: it has
+ * one for fixed scales of FP8. */
+NW_MUST_USE nw_status nw_export_note_kv(const nw_export_source *s, bool has_place, nw_loss *loss,
+                                        nw_error *err);
 /* What an artifact says of keys and values; NULL for a checkpoint. */
 const struct nw_artifact_kv *nw_export_kv(const nw_export_source *s);
 /* What is fixed of a matrix's input; NULL: nothing. */
@@ -108,10 +110,12 @@ typedef nw_status (*nw_export_fn)(const nw_export_job *job, nw_error *err);
 typedef struct {
     const char *name; /* "gguf" */
     nw_export_fn write;
-    const char *help;  /* what the folder then holds */
-    bool bf16_scales;  /* its readers round scales of integers to BF16 */
-    bool kv_scales;    /* it has a place for those of keys and values */
-    bool fixed_inputs; /* it has a place for scales of inputs, or for no rounding of them at all */
+    const char *help; /* what the folder then holds */
+    bool bf16_scales; /* its readers round scales of integers to BF16 */
+    bool kv_scales;   /* it has a place for those of keys and values */
+    bool activations; /* it says how inputs are rounded, fixed scales included */
+    bool
+        drops_fixed; /* it may be written without an artifact's fixed scales of inputs: decoded values */
 } nw_export_format;
 
 const nw_export_format *nw_export_format_at(size_t i); /* NULL past the last */

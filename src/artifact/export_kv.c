@@ -91,18 +91,25 @@ nw_status nw_export_parts_kv(nw_export_parts *l, const nw_export_source *s, nw_e
     return st;
 }
 
-void nw_export_warn_kv(const nw_export_source *s, bool has_place)
+nw_status nw_export_note_kv(const nw_export_source *s, bool has_place, nw_loss *loss, nw_error *err)
 {
-    const char *format = nw_export_checkpoint(s) == NULL ? nw_export_kv(s)->format : "fp8";
-    const bool lost = nw_export_checkpoint(s) == NULL
-                          ? format[0] != '\0' && (!has_place || nw_export_n_kv_scales(s) == 0)
-                          : !has_place && nw_export_n_kv_scales(s) > 0;
+    const bool artifact = nw_export_checkpoint(s) == NULL;
+    const char *format = artifact ? nw_export_kv(s)->format : "fp8";
+    const uint32_t n = nw_export_n_kv_scales(s);
+    const bool lost = artifact ? format[0] != '\0' && (!has_place || n == 0) : !has_place && n > 0;
+    char what[128];
 
-    if (lost || strchr(format, '+') != NULL) { /* scales are all that can be said */
-        nw_log(
-            NW_LOG_WARN,
-            "%s: keys and values in %s: the folder that is written does not say %s, an option of "
-            "its engine has to",
-            nw_export_path(s), format, lost ? "so" : "more than fp8 and its scales");
+    if (!lost && strchr(format, '+') == NULL) {
+        return NW_OK;
     }
+    /* scales are all that can be said */
+    (void)snprintf(what, sizeof what, "keys and values in %.40s%s", format,
+                   !lost   ? ": what is more than fp8 and its scales"
+                   : n > 0 ? ", with their fixed scales"
+                           : "");
+    nw_log(NW_LOG_WARN,
+           "%s: keys and values in %s: the folder that is written does not say %s, an option of "
+           "its engine has to",
+           nw_export_path(s), format, lost ? "so" : "more than fp8 and its scales");
+    return nw_loss_drop(loss, what, err);
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "artifact/gguf_keys.h"
 #include "artifact/gguf_write_parts.h"
 #include "base/file.h"
 #include "base/progress.h"
@@ -233,20 +234,6 @@ static nw_status write_item(writer *w, const nw_gguf_item *item, nw_error *err)
 
 /* ---- keys ---- */
 
-/* Keys that speak of a file's layout and types are the new file's own; those of types only where a type
- * has changed. */
-static bool is_own_key(const char *key, bool same_types)
-{
-    static const char *const own[] = {"general.file_type", "general.quantization_version"};
-    bool found =
-        strncmp(key, "split.", strlen("split.")) == 0 || strcmp(key, "general.alignment") == 0;
-
-    for (size_t i = 0; !same_types && i < NW_COUNT(own); i++) {
-        found = found || strcmp(key, own[i]) == 0;
-    }
-    return found;
-}
-
 /* Whether every tensor goes over as it is. */
 static bool all_raw(const nw_gguf_plan *plan)
 {
@@ -272,21 +259,24 @@ static nw_status put_tokenizer(const writer *w, nw_error *err)
     return st;
 }
 
+/* Keys of a GGUF source, or what an artifact kept of them; else made from config and tokenizer. */
 static nw_status put_keys(const writer *w, nw_error *err)
 {
-    const nw_checkpoint *ckpt = nw_export_checkpoint(w->job->source);
+    const nw_export_source *s = w->job->source;
+    const nw_checkpoint *ckpt = nw_export_checkpoint(s);
     const nw_gguf *g = ckpt != NULL ? nw_checkpoint_gguf(ckpt) : NULL;
-    const bool same_types = g != NULL && all_raw(&w->plan);
-    nw_status st = NW_OK;
+    nw_gguf *kept = NULL;
+    nw_status st = ckpt == NULL ? nw_gguf_keys_open(nw_export_path(s), &kept, err) : NW_OK;
+    bool same_types = g != NULL && all_raw(&w->plan);
 
-    for (size_t i = 0; g != NULL && i < nw_gguf_n_kv(g); i++) {
-        const nw_gguf_kv *kv = nw_gguf_kv_at(g, i);
-        if (!is_own_key(kv->key, same_types)) {
-            nw_gguf_put_copy(w->file, kv);
-        }
+    if (kept != NULL) {
+        g = kept;
+        same_types = strcmp(nw_export_recipe(s), NW_RECIPE_AS_IS) == 0 && !w->job->has_dtype;
     }
-    if (g == NULL) {
-        st = nw_gguf_put_config(w->file, nw_export_config(w->job->source), err);
+    if (st == NW_OK && g != NULL) {
+        nw_gguf_keys_put(w->file, g, same_types);
+    } else if (st == NW_OK) {
+        st = nw_gguf_put_config(w->file, nw_export_config(s), err);
         if (st == NW_OK && !w->job->no_tokenizer) {
             st = put_tokenizer(w, err);
         }
@@ -295,6 +285,7 @@ static nw_status put_keys(const writer *w, nw_error *err)
         nw_gguf_put_u32(w->file, "general.file_type", nw_gguf_plan_file_type(&w->plan));
         nw_gguf_put_u32(w->file, "general.quantization_version", QUANTIZATION_VERSION);
     }
+    nw_gguf_close(kept);
     return st;
 }
 

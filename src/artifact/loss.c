@@ -67,6 +67,16 @@ nw_status nw_loss_add(nw_loss *l, const nw_loss_tensor *t, nw_error *err)
     return NW_OK;
 }
 
+nw_status nw_loss_drop(nw_loss *l, const char *what, nw_error *err)
+{
+    if (l->dropped == NULL) {
+        l->dropped = json_array();
+    }
+    return json_array_append_new(l->dropped, json_string(what)) == 0
+               ? NW_OK
+               : nw_fail(err, NW_E_NOMEM, "no memory for a loss report");
+}
+
 double nw_loss_rms(const nw_loss *l)
 {
     return rms(&l->sum);
@@ -83,6 +93,9 @@ json_t *nw_loss_json(const nw_loss *l)
         (void)json_object_set_new(doc, "worst_tensor", json_string(l->worst_name));
         (void)json_object_set_new(doc, "worst_sqnr_db", json_real(l->worst_sqnr_db));
     }
+    if (l->dropped != NULL) {
+        (void)json_object_set(doc, "dropped", l->dropped);
+    }
     if (l->tensors != NULL) {
         (void)json_object_set(doc, "tensors", l->tensors);
     }
@@ -94,5 +107,6 @@ void nw_loss_release(nw_loss *l)
     free(l->worst_name);
     free(l->first_fallback);
     json_decref(l->tensors);
+    json_decref(l->dropped);
     *l = (nw_loss){0};
 }

@@ -16,6 +16,9 @@ typedef struct {
     char *first_fallback;              /* what is to be said of the first; NULL: none */
     json_t
         *tensors; /* [{name, from, to, exact, max_abs_err, rms_err, fallback}], in writing order */
+    json_t
+        *dropped; /* ["fp8 keys and values with fixed scales"]: what beside tensors' values has no
+                        place in the format; NULL: nothing */
 } nw_loss;
 
 /* One written tensor. `fallback`: why its type is another than the one asked for; NULL: it is not. */
@@ -27,9 +30,11 @@ typedef struct {
 
 /* All zero is an empty report. */
 NW_MUST_USE nw_status nw_loss_add(nw_loss *l, const nw_loss_tensor *t, nw_error *err);
+/* `what` of the source is not in the result. */
+NW_MUST_USE nw_status nw_loss_drop(nw_loss *l, const char *what, nw_error *err);
 void nw_loss_release(nw_loss *l);
 double nw_loss_rms(const nw_loss *l); /* of the error over all values */
-/* {n_tensors, n_exact, max_abs_err, rms_err, ..., tensors}; owned by the caller. */
+/* {n_tensors, n_exact, max_abs_err, rms_err, ..., dropped, tensors}; owned by the caller. */
 json_t *nw_loss_json(const nw_loss *l);
 
 #endif

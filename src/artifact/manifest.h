@@ -50,6 +50,8 @@ typedef struct {
     double rms; /* of the decoded values: what verify can recompute without the source */
 } nw_manifest_tensor;
 
+#define NW_RECIPE_AS_IS "as-is" /* codes of the source as they are */
+
 typedef struct {
     uint32_t version;
     char *tool_version; /* "narrow 0.1.0" */

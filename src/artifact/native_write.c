@@ -252,7 +252,7 @@ static nw_status fill_manifest(const nw_export_source *s, nw_manifest *m, nw_err
     m->tool_version = strdup("narrow " NW_VERSION);
     m->source_name = strdup(base_name(nw_export_path(s)));
     m->note = strdup(nw_export_note(s));
-    m->recipe_name = strdup("as-is");
+    m->recipe_name = strdup(NW_RECIPE_AS_IS);
     m->scale_rule = strdup("codes and scales of the source, as they are");
     m->act = nw_checkpoint_act(c);
     m->recipe = json_pack("{s:s}", "keep", "codes of the source");
@@ -264,7 +264,7 @@ static nw_status fill_manifest(const nw_export_source *s, nw_manifest *m, nw_err
     return nw_checkpoint_digest(c, &m->source, err);
 }
 
-/* What the source fixes of inputs, by reader: the largest, as when it is opened itself. */
+/* What the source fixes of inputs, by reader, as when it is opened itself. */
 static void collect_fixed(const nw_export_source *s, nw_act_fixed *out, size_t *n)
 {
     for (size_t i = 0; i < nw_export_n_tensors(s); i++) {
@@ -276,7 +276,7 @@ static void collect_fixed(const nw_export_source *s, nw_act_fixed *out, size_t *
         }
         nw_act_fixed *to = &out[(size_t)t->layer * NW_ROLE_COUNT + (size_t)reader];
         *n += to->scale == 0;
-        *to = f->scale > to->scale ? *f : *to;
+        nw_act_fixed_join(to, f);
     }
 }
 

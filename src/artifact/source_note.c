@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "artifact/source_note.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -108,6 +109,37 @@ nw_status nw_source_open(const char *path, const char *out, nw_checkpoint **ckpt
                        "%s: is a quantized artifact; name the checkpoint it was made from", path);
     }
     return nw_checkpoint_open(path, ckpt, err);
+}
+
+void nw_source_say_activations(nw_act_rule act, size_t n_fixed, char buf[128])
+{
+    const size_t n =
+        (size_t)snprintf(buf, 128, "rounding of activations (%s)", nw_act_rule_name(act));
+
+    if (n_fixed > 0) {
+        (void)snprintf(buf + n, 128 - n, ", with the fixed scales of %zu matrices", n_fixed);
+    }
+}
+
+json_t *nw_source_dropped(const nw_checkpoint *c)
+{
+    const nw_act_rule act = nw_checkpoint_act(c);
+    json_t *list = json_array();
+    size_t n_fixed = 0;
+    char text[128];
+
+    for (size_t i = 0; i < nw_checkpoint_n_tensors(c); i++) {
+        const nw_hfq_matrix *q = nw_checkpoint_at(c, i)->quant;
+        n_fixed += q != NULL && q->act.scale > 0;
+    }
+    if (act != NW_ACT_RULE_A16) {
+        nw_source_say_activations(act, n_fixed, text);
+        (void)json_array_append_new(list, json_string(text));
+    }
+    if (nw_checkpoint_n_kv_scales(c) > 0) {
+        (void)json_array_append_new(list, json_string(NW_SOURCE_KV_SCALES));
+    }
+    return list;
 }
 
 json_t *nw_source_formats(const nw_checkpoint *c)

@@ -21,6 +21,13 @@ NW_MUST_USE nw_status nw_source_note(const nw_checkpoint *c, char **note, nw_err
 NW_MUST_USE nw_status nw_source_open(const char *path, const char *out, nw_checkpoint **ckpt,
                                      nw_error *err);
 
+/* What a result that says nothing of inputs is without: "rounding of activations (a8), with the fixed scales
+ * of 210 matrices". */
+void nw_source_say_activations(nw_act_rule act, size_t n_fixed, char buf[128]);
+#define NW_SOURCE_KV_SCALES "keys and values in fp8, with their fixed scales"
+/* What decoded values of this checkpoint are without, as texts; owned by the caller. */
+json_t *nw_source_dropped(const nw_checkpoint *c);
+
 /* {"Q4_1": 210, "F32": 61}: tensors by format; owned by the caller. */
 json_t *nw_source_formats(const nw_checkpoint *c);
 

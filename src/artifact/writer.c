@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "artifact/artifact.h"
+#include "artifact/gguf_keys.h"
 #include "artifact/hf_files.h"
 #include "base/behind.h"
 #include "base/build_id.h"
@@ -282,6 +283,9 @@ nw_status nw_artifact_writer_open(const nw_artifact_target *target, nw_manifest 
     if (st == NW_OK) {
         st = nw_hf_files_write(target->source, w->folder.tmp, "bfloat16", !target->no_tokenizer,
                                err);
+    }
+    if (st == NW_OK) {
+        st = nw_gguf_keys_write(target->source, w->folder.tmp, err);
     }
     if (st == NW_OK) {
         st = open_weights(w, err);

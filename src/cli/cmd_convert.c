@@ -72,6 +72,9 @@ static void print_text(const nw_convert_report *r, const char *out)
         (void)printf("            largest error %.3g, lowest SQNR %.2f dB in %s\n", r->max_abs_err,
                      r->worst_sqnr_db, r->worst_name);
     }
+    for (size_t i = 0; i < json_array_size(r->dropped); i++) {
+        (void)printf("dropped     %s\n", json_string_value(json_array_get(r->dropped, i)));
+    }
     if (r->logits_checked) {
         (void)printf("logits      rescaled in F32: largest KL %.3g nats over %zu positions "
                      "(limit %g)\n",

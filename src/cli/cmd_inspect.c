@@ -65,14 +65,16 @@ static nw_status print_json(const nw_inspection *m, nw_error *err)
         (json_int_t)c->n_kv_heads, "d_head", (json_int_t)c->d_head, "d_ff", (json_int_t)c->d_ff,
         "n_vocab", (json_int_t)c->n_vocab, "n_ctx", (json_int_t)c->n_ctx, "tied", (int)c->tied);
     json_t *row = json_pack(
-        "{s:s, s:s, s:I, s:I, s:s, s:s, s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:f, s:o, s:o}",
+        "{s:s, s:s, s:I, s:I, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:f, "
+        "s:o, "
+        "s:o}",
         "path", m->path, "kind", m->kind, "n_files", (json_int_t)m->n_files, "file_bytes",
         (json_int_t)m->file_bytes, "sha256", m->hash.hex, "recipe", m->recipe, "note", m->note,
-        "dims", dims, "config", nw_config_to_json(c, "float32"), "tokenizer", tokenizer_row(m),
-        "n_tensors", (json_int_t)m->n_tensors, "n_ignored", (json_int_t)m->n_ignored, "n_params",
-        (json_int_t)m->n_params, "weight_bytes", (json_int_t)m->n_bytes, "effective_bits",
-        nw_inspect_bits(m->n_bytes, m->n_params), "formats", format_rows(m), "tensors",
-        tensor_rows(m));
+        "activations", m->act, "kv", m->kv, "dims", dims, "config", nw_config_to_json(c, "float32"),
+        "tokenizer", tokenizer_row(m), "n_tensors", (json_int_t)m->n_tensors, "n_ignored",
+        (json_int_t)m->n_ignored, "n_params", (json_int_t)m->n_params, "weight_bytes",
+        (json_int_t)m->n_bytes, "effective_bits", nw_inspect_bits(m->n_bytes, m->n_params),
+        "formats", format_rows(m), "tensors", tensor_rows(m));
     return nw_print_json("inspect", row, err);
 }
 

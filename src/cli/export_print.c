@@ -14,6 +14,9 @@ void nw_print_loss(const nw_loss *l)
             "in %s\n",
             l->max_abs_err, nw_loss_rms(l), l->worst_sqnr_db, l->worst_name);
     }
+    for (size_t i = 0; i < json_array_size(l->dropped); i++) {
+        (void)printf("dropped     %s\n", json_string_value(json_array_get(l->dropped, i)));
+    }
     if (l->n_fallbacks > 0) {
         (void)printf("fallback    %zu tensor%s in another type; the first is %s\n", l->n_fallbacks,
                      l->n_fallbacks > 1 ? "s" : "",

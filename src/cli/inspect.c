@@ -8,6 +8,7 @@
 
 #include "artifact/artifact.h"
 #include "base/file.h"
+#include "model/hf_quant.h"
 #include "model/tokenizer.h"
 
 double nw_inspect_bits(uint64_t n_bytes, uint64_t n_params)
@@ -94,6 +95,41 @@ static nw_status collect_tensors(const nw_checkpoint *c, nw_inspection *m, nw_er
     return NW_OK;
 }
 
+/* "fp8, one scale a kv head"; n: scales of a layer. */
+static void say_kv(nw_inspection *m, const char *format, uint32_t n)
+{
+    (void)snprintf(m->kv, sizeof m->kv, "%.40s%s", format,
+                   n > 1    ? ", one scale a kv head"
+                   : n == 1 ? ", one scale a layer"
+                            : "");
+}
+
+static void say_act(nw_inspection *m, nw_act_rule act, size_t n_fixed)
+{
+    if (act != NW_ACT_RULE_A16 && n_fixed > 0) {
+        (void)snprintf(m->act, sizeof m->act, "%s, fixed scales of %zu matrices",
+                       nw_act_rule_name(act), n_fixed);
+    } else if (act != NW_ACT_RULE_A16) {
+        (void)snprintf(m->act, sizeof m->act, "%s", nw_act_rule_name(act));
+    }
+}
+
+/* What the file says of inputs, keys and values. */
+static void collect_rules(const nw_checkpoint *c, nw_inspection *m)
+{
+    const uint32_t n = nw_checkpoint_n_kv_scales(c);
+    size_t n_fixed = 0;
+
+    for (size_t i = 0; i < nw_checkpoint_n_tensors(c); i++) {
+        const nw_hfq_matrix *q = nw_checkpoint_at(c, i)->quant;
+        n_fixed += q != NULL && q->act.scale > 0;
+    }
+    say_act(m, nw_checkpoint_act(c), n_fixed);
+    if (nw_checkpoint_kv_scheme(c)) {
+        say_kv(m, n > 0 ? "fp8" : "fp8, uncalibrated", n);
+    }
+}
+
 static nw_status inspect_checkpoint(const char *path, nw_inspection *m, nw_error *err)
 {
     nw_checkpoint *c = NULL;
@@ -107,6 +143,7 @@ static nw_status inspect_checkpoint(const char *path, nw_inspection *m, nw_error
     m->n_ignored = nw_checkpoint_n_ignored(c);
     m->n_files = nw_checkpoint_n_files(c);
     st = collect_tensors(c, m, err);
+    collect_rules(c, m);
     for (uint32_t i = 0; i < m->n_files && st == NW_OK; i++) {
         st = file_size(nw_checkpoint_file(c, i), &m->file_bytes, err);
     }
@@ -141,6 +178,8 @@ static nw_status collect_manifest(const nw_manifest *from, nw_inspection *m, nw_
         }
     }
     m->hash = from->hash;
+    say_act(m, from->act, 0);
+    say_kv(m, from->kv, 0);
     (void)snprintf(m->recipe, sizeof m->recipe, "%s", from->recipe_name);
     (void)snprintf(m->note, sizeof m->note, "%s", from->note);
     return NW_OK;

@@ -37,6 +37,8 @@ typedef struct {
     nw_digest hash;
     char recipe[64];          /* of an artifact; "" otherwise */
     char note[256];           /* of an artifact; "" otherwise */
+    char act[64];             /* how inputs are rounded: "a8, fixed scales of 4 matrices"; "" */
+    char kv[64];              /* keys and values: "fp8, one scale a layer"; "" */
     char tokenizer[32];       /* kind; "" when there is none */
     char tokenizer_why[1024]; /* why there is none */
     uint32_t n_tokens;

@@ -213,6 +213,12 @@ void nw_inspect_print(const nw_inspection *m, bool all_tensors)
     print_tokenizer(m);
     (void)printf("weights       %s parameters, %.3f bits each\n",
                  amount((double)m->n_params, params), nw_inspect_bits(m->n_bytes, m->n_params));
+    if (m->act[0] != '\0') {
+        (void)printf("activations   %s\n", m->act);
+    }
+    if (m->kv[0] != '\0') {
+        (void)printf("keys, values  %s\n", m->kv);
+    }
     if (m->n_ignored > 0) {
         (void)printf("not used      %zu tensors of the file\n", m->n_ignored);
     }

@@ -45,6 +45,22 @@ bool nw_act_rule_shares(nw_act_rule a, nw_act_rule b)
     return a == b || (is_int8(a) && is_int8(b));
 }
 
+void nw_act_fixed_join(nw_act_fixed *to, const nw_act_fixed *f)
+{
+    const double steps[] = {(double)to->scale, (double)f->scale};
+    const double lo[] = {steps[0] * (-128 - to->zero), steps[1] * (-128 - f->zero)};
+    const double hi[] = {steps[0] * (127 - to->zero), steps[1] * (127 - f->zero)};
+
+    if (to->zero == f->zero || !(to->scale > 0)) { /* ranges about the same point: one holds both */
+        *to = f->scale > to->scale ? *f : *to;
+        return;
+    }
+    const double low = fmin(lo[0], lo[1]);
+    const double scale = (fmax(hi[0], hi[1]) - low) / 255;
+    to->scale = (float)scale;
+    to->zero = (int32_t)fmax(-128, fmin(127, nearbyint(-128 - low / scale)));
+}
+
 /* The largest |x|; a NaN stays: nothing is above it. */
 static float absmax(const float *x, size_t n)
 {

@@ -49,6 +49,11 @@ static inline bool nw_act_rule_rounds(nw_act_rule rule)
 /* Whether what is fixed for one rule holds for the other: both round to the same numbers. */
 bool nw_act_rule_shares(nw_act_rule a, nw_act_rule b);
 
+/* Takes the scale of another matrix that reads the same input, which is rounded once: the largest scale
+ * holds, as in engines that make one matrix of them; with zero points the scale and zero point of both
+ * ranges together. Nothing changes where `to` has no scale yet (it becomes f) or the same one. */
+void nw_act_fixed_join(nw_act_fixed *to, const nw_act_fixed *f);
+
 /* Rounds the n inputs of one token in place; not for a16. `fixed` may be NULL; nvfp4 must have one. Zeros
  * stay zeros without a zero point; a value that is not finite makes all that share its scale NaN. */
 void nw_act_rule_round(nw_act_rule rule, const nw_act_fixed *fixed, float *x, size_t n);

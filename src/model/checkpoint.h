@@ -106,6 +106,8 @@ nw_act_rule nw_checkpoint_act(const nw_checkpoint *c);
 /* Fixed scales of keys and values of FP8, where the file has them (kv_cache_scheme): how many a layer
  * has, 1 or one a kv head; 0: none. k and v [that many]. */
 uint32_t nw_checkpoint_n_kv_scales(const nw_checkpoint *c);
+/* Whether the file asks for FP8 with fixed scales, be they there or not. */
+bool nw_checkpoint_kv_scheme(const nw_checkpoint *c);
 void nw_checkpoint_kv_scales(const nw_checkpoint *c, uint32_t layer, float *k, float *v);
 
 /* Rows [row0, row0 + n_rows) as float32, exact, in HF row order and convention, into

@@ -150,6 +150,11 @@ nw_status nw_ckpt_check_kv(nw_checkpoint *c, nw_error *err)
     return NW_OK;
 }
 
+bool nw_checkpoint_kv_scheme(const nw_checkpoint *c)
+{
+    return c->quant.kv_scheme;
+}
+
 uint32_t nw_checkpoint_n_kv_scales(const nw_checkpoint *c)
 {
     return c->kv != NULL ? (uint32_t)n_values(&c->kv[0].k) : 0;

@@ -5,6 +5,7 @@
  *                       nvfp4- and mxfp4-pack-quantized
  *   awq                 AutoAWQ's "gemm" layout, 4 bits
  *   gptq                2, 4, 8 bits, zero points of v1 (stored less one) and v2; act-order (g_idx)
+ *   fp8                 E4M3 with a scale a block (Qwen3, DeepSeek) or a tensor
  *
  * The bytes of each are in docs/formats.md. A matrix is told by its tensors, whose shapes must be those
  * that the config of the model asks for; quantization_config must know a matrix of that kind. What is
@@ -18,7 +19,7 @@
 #include "formats/act_rule.h"
 #include "model/safetensors.h"
 
-typedef enum { NW_HFQ_NONE, NW_HFQ_CT, NW_HFQ_AWQ, NW_HFQ_GPTQ } nw_hfq_method;
+typedef enum { NW_HFQ_NONE, NW_HFQ_CT, NW_HFQ_AWQ, NW_HFQ_GPTQ, NW_HFQ_FP8 } nw_hfq_method;
 
 /* A group of quantization_config, as far as it describes weights; AWQ and GPTQ have one. */
 typedef struct {
@@ -36,6 +37,7 @@ typedef struct {
     size_t n_groups;
     nw_act_rule act;      /* of the inputs of its matrices */
     bool act_fixed;       /* their scales stand in the file, one an input */
+    bool act_mixed;       /* of some matrices only: others go by the token */
     bool act_zeros;       /* and zero points of INT8 with them */
     const char *act_note; /* what the file asks for and is not done; NULL: nothing */
     bool kv_scheme;       /* kv_cache_scheme: keys and values in FP8 with fixed scales */
@@ -76,7 +78,7 @@ typedef struct nw_hfq_matrix {
     float global;         /* NVFP4's divisor; 1 otherwise */
     nw_act_fixed act;     /* of its input; scale 0: nothing is fixed */
     size_t n_bytes;       /* of all its tensors in the file */
-    const char *stem;     /* "ct", "awq", "gptq" */
+    const char *stem;     /* "ct", "awq", "gptq", "hf" */
 } nw_hfq_matrix;
 
 /* Is this a tensor of a quantized matrix? The length of the module's name, without the dot and what
@@ -89,7 +91,7 @@ NW_MUST_USE nw_status nw_hfq_bind(const nw_safetensors *s, const nw_hfq_config *
                                   const char *module, size_t n_module, uint32_t n_rows,
                                   uint32_t n_cols, nw_hfq_matrix *out, nw_error *err);
 
-/* "ct-int4-g64-zp" "awq-int4-g128-zp" "gptq-int4-g32-order" "ct-fp8-128x128" "ct-nvfp4"; returns buf. */
+/* "ct-int4-g64-zp" "awq-int4-g128-zp" "gptq-int4-g32-order" "hf-fp8-128x128" "ct-nvfp4"; returns buf. */
 const char *nw_hfq_name(const nw_hfq_matrix *m, char buf[32]);
 
 /* Codes of a row, [n_cols]: integers as stored from 0, floats as their bits. */

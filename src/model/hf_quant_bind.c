@@ -37,6 +37,8 @@ size_t nw_hfq_stem(const char *tensor)
 {
     static const char *const suffixes[] = {"weight_packed",
                                            "weight_scale",
+                                           "weight_scale_inv",
+                                           "activation_scale",
                                            "weight_shape",
                                            "weight_zero_point",
                                            "weight_g_idx",
@@ -324,12 +326,20 @@ static nw_status bind_ct_int(const binder *b, const nw_st_tensor *codes, const n
     return st == NW_OK ? bind_g_idx(b, "weight_g_idx", m) : st;
 }
 
+/* A factor in either name. */
+static const nw_st_tensor *scales_of(const binder *b)
+{
+    const nw_st_tensor *t = part(b, "weight_scale");
+
+    return t == NULL && b->c->method == NW_HFQ_FP8 ? part(b, "weight_scale_inv") : t;
+}
+
 static nw_status bind_ct(const binder *b, nw_hfq_matrix *m, bool *found)
 {
     const nw_st_tensor *packed = part(b, "weight_packed");
     const nw_st_tensor *plain = part(b, "weight");
     const nw_st_tensor *codes = packed != NULL ? packed : plain;
-    const nw_st_tensor *scales = part(b, "weight_scale");
+    const nw_st_tensor *scales = scales_of(b);
 
     if (codes == NULL ||
         (packed == NULL && codes->format != NW_FMT_I8 && codes->format != NW_FMT_F8_E4M3)) {
@@ -340,7 +350,7 @@ static nw_status bind_ct(const binder *b, nw_hfq_matrix *m, bool *found)
     }
     m->codes = codes->data;
     m->n_bytes = codes->n_bytes;
-    m->stem = "ct";
+    m->stem = b->c->method == NW_HFQ_FP8 ? "hf" : "ct";
     take_scales(scales, m);
     m->layout = packed == NULL ? (codes->format == NW_FMT_I8 ? NW_HFQ_BYTES : NW_HFQ_E4M3)
                 : codes->format == NW_FMT_U8 ? NW_HFQ_E2M1
@@ -374,17 +384,32 @@ static nw_status input_number(const binder *b, const char *suffix, bool whole, f
     return NW_OK;
 }
 
+/* What the scale of the input is called. */
+static const char *input_suffix(const binder *b)
+{
+    if (b->c->act == NW_ACT_RULE_NVFP4) {
+        return "input_global_scale";
+    }
+    return b->c->method == NW_HFQ_FP8 && part(b, "activation_scale") != NULL ? "activation_scale"
+                                                                             : "input_scale";
+}
+
 /* What the file fixes of the matrix's input. */
 static nw_status bind_input(const binder *b, nw_hfq_matrix *m)
 {
-    const char *suffix = b->c->act == NW_ACT_RULE_NVFP4 ? "input_global_scale" : "input_scale";
+    const char *suffix = input_suffix(b);
     float zero = 0;
-    nw_status st = b->c->act_fixed ? input_number(b, suffix, false, &m->act.scale) : NW_OK;
 
-    if (st == NW_OK && b->c->act_zeros) {
+    if (!b->c->act_fixed || (b->c->act_mixed && part(b, suffix) == NULL)) {
+        return NW_OK;
+    }
+    nw_status st = input_number(b, suffix, false, &m->act.scale);
+
+    if (st == NW_OK && b->c->act_zeros &&
+        !(b->c->act_mixed && part(b, "input_zero_point") == NULL)) {
         st = input_number(b, "input_zero_point", true, &zero);
     }
-    if (st != NW_OK || !b->c->act_fixed) {
+    if (st != NW_OK) {
         return st;
     }
     if (!isfinite(m->act.scale) || !(m->act.scale >= FLT_MIN)) { /* its inverse is finite then */
@@ -472,7 +497,8 @@ nw_status nw_hfq_bind(const nw_safetensors *s, const nw_hfq_config *c, const cha
     if (c->method == NW_HFQ_NONE || n_module >= MAX_NAME) {
         return NW_OK;
     }
-    nw_status st = c->method == NW_HFQ_CT ? bind_ct(&b, &m, &found) : bind_words(&b, &m, &found);
+    nw_status st = c->method == NW_HFQ_CT || c->method == NW_HFQ_FP8 ? bind_ct(&b, &m, &found)
+                                                                     : bind_words(&b, &m, &found);
     if (st == NW_OK && found) {
         st = bind_input(&b, &m);
     }

@@ -195,18 +195,32 @@ static act_args activations(const json_t *a)
                                         : "activations of other widths than 4 and 8 bits"};
 }
 
-/* One rule holds for all groups. */
+/* The same rounding, with scales of the input in one and of the token in the other. */
+static bool mixes(const nw_hfq_config *c, const act_args *a)
+{
+    return a->fixed != c->act_fixed && nw_act_rule_shares(a->rule, c->act);
+}
+
+/* One rule holds for all groups; its scales may be fixed in some and of the token in others. */
 static void take_activations(nw_hfq_config *c, const act_args *a)
 {
+    const bool first = c->n_groups == 0;
+    const bool same = first || (a->rule == c->act && a->zeros == c->act_zeros);
+
     if (a->note != NULL) {
         c->act_note = a->note;
-    } else if (c->n_groups > 0 &&
-               (a->rule != c->act || a->fixed != c->act_fixed || a->zeros != c->act_zeros)) {
+    } else if (!same && !mixes(c, a)) {
         c->act_note = "different activations in different groups";
     }
-    c->act = c->act_note != NULL ? NW_ACT_RULE_A16 : a->rule;
-    c->act_fixed = c->act_note == NULL && a->fixed;
-    c->act_zeros = c->act_note == NULL && a->zeros;
+    if (c->act_note != NULL) {
+        c->act = NW_ACT_RULE_A16;
+        c->act_fixed = c->act_zeros = c->act_mixed = false;
+        return;
+    }
+    c->act_mixed = c->act_mixed || (!first && a->fixed != c->act_fixed);
+    c->act = first || a->zeros ? a->rule : c->act; /* zero points want the rule that has them */
+    c->act_fixed = c->act_fixed || a->fixed;
+    c->act_zeros = c->act_zeros || a->zeros;
 }
 
 static nw_status add_group(view v, const char *key, const json_t *group, nw_hfq_config *c,
@@ -342,6 +356,61 @@ static nw_status parse_gptq(view v, nw_hfq_config *c, nw_error *err)
     return st == NW_OK ? one_group(v, bits, c, err) : st;
 }
 
+/* weight_block_size: two sizes, or null for one scale a tensor. */
+static nw_status fp8_blocks(view v, nw_hfq_group *g, nw_error *err)
+{
+    const json_t *b = json_object_get(v.o, "weight_block_size");
+    const json_int_t rows = json_integer_value(json_array_get(b, 0));
+    const json_int_t cols = json_integer_value(json_array_get(b, 1));
+
+    *g = (nw_hfq_group){.bits = 8, .is_float = true};
+    if (b == NULL || json_is_null(b)) {
+        return NW_OK;
+    }
+    if (json_array_size(b) != 2 || rows < 1 || rows > MAX_GROUP_SIZE || cols < 1 ||
+        cols > MAX_GROUP_SIZE) {
+        return refuse(v, "weight_block_size must be null or two sizes", err);
+    }
+    g->scale_rows = (uint32_t)rows;
+    g->scale_cols = (uint32_t)cols;
+    return NW_OK;
+}
+
+/* Folders of Qwen3, DeepSeek and others: one group, and activations by 128 columns beside blocks. */
+static nw_status parse_fp8(view v, nw_hfq_config *c, nw_error *err)
+{
+    const char *fmt = "e4m3";
+    const char *scheme = "dynamic";
+    nw_status st = nw_json_opt_str(v.o, v.name, "fmt", &fmt, err);
+
+    if (st == NW_OK) {
+        st = nw_json_opt_str(v.o, v.name, "activation_scheme", &scheme, err);
+    }
+    if (st == NW_OK && strcmp(fmt, "e4m3") != 0) {
+        return nw_fail(err, NW_E_UNSUPPORTED,
+                       "%s: quantization_config: fp8 of fmt '%.40s' is not read, 'e4m3' is", v.name,
+                       fmt);
+    }
+    st = st == NW_OK ? fp8_blocks(v, &c->groups[0], err) : st;
+    if (st != NW_OK) {
+        return st;
+    }
+    const nw_hfq_group *g = &c->groups[0];
+    c->n_groups = 1;
+    c->act_fixed = strcmp(scheme, "static") == 0;
+    if (!c->act_fixed && strcmp(scheme, "dynamic") != 0) {
+        c->act_note = "another activation_scheme than 'dynamic' and 'static'";
+    } else if (same_word(v.o, "scale_fmt", "ue8m0")) {
+        c->act_note = "FP8 activations with scales that are powers of two";
+    } else if (!c->act_fixed && g->scale_cols > 0 && g->scale_cols != 128) {
+        c->act_note = "FP8 activations with scales of other parts than 128 columns";
+    } else {
+        c->act = !c->act_fixed && g->scale_cols > 0 ? NW_ACT_RULE_FP8_G128 : NW_ACT_RULE_FP8;
+    }
+    c->act_fixed = c->act_fixed && c->act_note == NULL;
+    return NW_OK;
+}
+
 static const struct {
     const char *name;
     nw_hfq_method method;
@@ -350,6 +419,7 @@ static const struct {
     {"compressed-tensors", NW_HFQ_CT, parse_ct},
     {"awq", NW_HFQ_AWQ, parse_awq},
     {"gptq", NW_HFQ_GPTQ, parse_gptq},
+    {"fp8", NW_HFQ_FP8, parse_fp8},
 };
 
 /* quantize_config.json carries no quant_method: `fallback` names it. */
@@ -371,7 +441,7 @@ static nw_status parse(view v, const char *fallback, nw_hfq_config *out, nw_erro
     return st != NW_OK ? st
                        : nw_fail(err, NW_E_UNSUPPORTED,
                                  "%s: quantization_config: quant_method '%.40s' is not read; "
-                                 "compressed-tensors, awq and gptq are",
+                                 "compressed-tensors, awq, gptq and fp8 are",
                                  v.name, method != NULL ? method : "(none)");
 }
 

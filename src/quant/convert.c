@@ -142,6 +142,9 @@ json_t *nw_convert_report_json(const nw_convert_report *r)
                             "n_params", (json_int_t)r->n_params, "n_bytes", (json_int_t)r->n_bytes,
                             "max_abs_err", r->max_abs_err, "worst_tensor", r->worst_name);
 
+    if (json_array_size(r->dropped) > 0) {
+        (void)json_object_set(doc, "dropped", r->dropped);
+    }
     if (r->worst_name != NULL) {
         (void)json_object_set_new(doc, "worst_sqnr_db", json_real(r->worst_sqnr_db));
     }
@@ -196,6 +199,7 @@ static nw_status make_note(driver *d, nw_error *err)
         from = strdup(text);
     }
     d->report.note = from;
+    d->report.dropped = nw_source_dropped(d->ckpt);
     return from != NULL ? NW_OK : nw_fail(err, NW_E_NOMEM, "no memory for a note");
 }
 
@@ -259,5 +263,6 @@ void nw_convert_report_release(nw_convert_report *r)
 {
     free(r->note);
     free(r->worst_name);
+    json_decref(r->dropped);
     *r = (nw_convert_report){0};
 }

@@ -36,6 +36,7 @@ typedef struct {
     double worst_sqnr_db, max_abs_err; /* of tensors that are not exact; against the values that
                                         * were to be written, that is, after rescaling */
     char *worst_name;                  /* NULL when all are exact */
+    json_t *dropped; /* ["rounding of activations (a8)"]: what the source says beside its values */
     bool logits_checked;
     double max_kl_f32;              /* nats, source against rescaled weights in F32 */
     double max_kl_out, mean_kl_out; /* nats, source against what was written */

@@ -110,6 +110,34 @@ static void names_and_kin(void **state)
     assert_false(nw_act_rule_shares(NW_ACT_RULE_A8, NW_ACT_RULE_FP8));
 }
 
+/* Two matrices read one input: what holds both. */
+static struct join_row {
+    const char *name;
+    nw_act_fixed a, b, want;
+} joins[] = {
+    {"first", {0, 0}, {0.5F, 3}, {0.5F, 3}},
+    {"the_same", {0.5F, 3}, {0.5F, 3}, {0.5F, 3}},
+    {"larger_scale", {0.5F, 0}, {0.75F, 0}, {0.75F, 0}},
+    {"larger_scale_about_the_same_point", {0.5F, -20}, {0.25F, -20}, {0.5F, -20}},
+    /* [0, 255] and [-127, 128], steps of 1: [-127, 255] in 255 steps of 382 / 255 */
+    {"ranges", {1, -128}, {1, -1}, {382 / 255.0F, -43}},
+    /* a range within the other: the wider one, though its scale is no larger than needed */
+    {"one_within_the_other", {1, -128}, {0.5F, -100}, {1.0549020F, -115}},
+    {"scales_alone_would_lose_the_low_end", {0.5F, 127}, {1, -128}, {1.5F, -43}},
+};
+
+static void ranges_are_joined(void **state)
+{
+    const struct join_row *r = *state;
+
+    for (int turn = 0; turn < 2; turn++) {
+        nw_act_fixed got = turn == 0 ? r->a : r->b;
+        nw_act_fixed_join(&got, turn == 0 ? &r->b : &r->a);
+        assert_float_equal(got.scale, r->want.scale, 1e-6);
+        assert_int_equal(got.zero, r->want.zero);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -118,5 +146,6 @@ int main(void)
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL) +
-           NW_RUN_TABLE("rounds", rows, values_are_rounded);
+           NW_RUN_TABLE("rounds", rows, values_are_rounded) +
+           NW_RUN_TABLE("joins", joins, ranges_are_joined);
 }

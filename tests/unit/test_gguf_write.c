@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "artifact/artifact.h"
 #include "artifact/export.h"
 #include "base/file.h"
 #include "model/gguf_writer.h"
@@ -373,6 +374,94 @@ static void assert_same_tensors(const char *a, const char *b)
     nw_gguf_close(gb);
 }
 
+/* The keys of two files, byte for byte, in the same order. */
+static void assert_same_keys(const char *a, const char *b)
+{
+    nw_gguf *ga = NULL;
+    nw_gguf *gb = NULL;
+    nw_error err = {0};
+
+    must(nw_gguf_open(in_dir(a), &ga, &err), &err);
+    must(nw_gguf_open(in_dir(b), &gb, &err), &err);
+    assert_int_equal(nw_gguf_n_kv(ga), nw_gguf_n_kv(gb));
+    for (size_t i = 0; i < nw_gguf_n_kv(ga); i++) {
+        const nw_gguf_kv *x = nw_gguf_kv_at(ga, i);
+        const nw_gguf_kv *y = nw_gguf_kv_at(gb, i);
+        assert_string_equal(x->key, y->key);
+        assert_int_equal(x->type, y->type);
+        assert_int_equal(x->n_bytes, y->n_bytes);
+        assert_memory_equal(x->data, y->data, x->n_bytes);
+    }
+    nw_gguf_close(ga);
+    nw_gguf_close(gb);
+}
+
+/* The file with keys that say nothing of the model's function. */
+static void add_keys(const char *from, const char *to)
+{
+    nw_gguf *g = NULL;
+    nw_gguf_writer *w = NULL;
+    nw_gguf_decl decls[64];
+    nw_error err = {0};
+
+    must(nw_gguf_open(in_dir(from), &g, &err), &err);
+    must(nw_gguf_writer_open(in_dir(to), &w, &err), &err);
+    for (size_t i = 0; i < nw_gguf_n_kv(g); i++) {
+        nw_gguf_put_copy(w, nw_gguf_kv_at(g, i));
+    }
+    nw_gguf_put_str(w, "general.license", "mit", 3);
+    nw_gguf_put_str(w, "quantize.imatrix.file", "x", 1);
+    const size_t n = nw_gguf_n_tensors(g);
+    assert_true(n <= NW_COUNT(decls));
+    for (size_t i = 0; i < n; i++) {
+        const nw_gguf_tensor *t = nw_gguf_tensor_at(g, i);
+        decls[i] = (nw_gguf_decl){
+            .name = t->name, .format = t->format, .n_dims = t->n_dims, .ne = {t->ne[0], t->ne[1]}};
+    }
+    must(nw_gguf_writer_declare(w, decls, n, &err), &err);
+    for (size_t i = 0; i < n; i++) {
+        const nw_gguf_tensor *t = nw_gguf_tensor_at(g, i);
+        must(nw_gguf_writer_write(w, t->data, t->n_bytes, &err), &err);
+    }
+    must(nw_gguf_writer_commit(w, &err), &err);
+    nw_gguf_writer_close(w);
+    nw_gguf_close(g);
+}
+
+/* What a file says beside its tensors stays with an artifact of its codes; one of other codes keeps what does
+ * not speak of them. */
+static void keys_stay_through_an_artifact(void **state)
+{
+    nw_error err = {0};
+    nw_gguf *g = NULL;
+
+    (void)state;
+    release(quantize("wide", "q4_0", "q", &err));
+    assert_string_equal(err.message, "");
+    add_keys("q/model.gguf", "keys.gguf");
+    release(export("keys.gguf", "native", "native", true));
+    release(export("native", "back", "gguf", true));
+    assert_same_keys("keys.gguf", "back/model.gguf");
+    assert_same_tensors("keys.gguf", "back/model.gguf");
+    must(nw_artifact_verify(in_dir("native"), NULL, NULL, NULL, &err), &err);
+
+    const nw_quantize_options o = {.source = in_dir("keys.gguf"),
+                                   .recipe = "int8-g32",
+                                   .out = in_dir("native"),
+                                   .replace = true,
+                                   .no_tokenizer = true,
+                                   .n_threads = 1};
+    must(nw_quantize(&o, NULL, &err), &err);
+    release(export("native", "back", "gguf", true));
+    must(nw_gguf_open(in_dir("back/model.gguf"), &g, &err), &err);
+    assert_non_null(nw_gguf_find(g, "general.license"));
+    assert_null(nw_gguf_find(g, "quantize.imatrix.file"));
+    uint32_t type = 0;
+    must(nw_gguf_u32(g, "general.file_type", &type, &err), &err);
+    assert_int_equal(type, 7); /* Q8_0 */
+    nw_gguf_close(g);
+}
+
 static void codes_are_carried_exactly(void **state)
 {
     const struct recipe_row *row = *state;
@@ -391,6 +480,7 @@ static void codes_are_carried_exactly(void **state)
     release(export("q/model.gguf", "native", "native", true));
     release(export("native", "back", "gguf", true));
     assert_same_tensors("q/model.gguf", "back/model.gguf");
+    assert_same_keys("q/model.gguf", "back/model.gguf");
     release(export("q/model.gguf", "back", "gguf", true));
     assert_same_tensors("q/model.gguf", "back/model.gguf");
 }
@@ -458,6 +548,7 @@ int main(void)
                                        cmocka_unit_test(faults_leave_nothing),
                                        cmocka_unit_test(rows_of_q_are_in_the_order_of_pairs),
                                        cmocka_unit_test(columns_out_of_order_become_values),
+                                       cmocka_unit_test(keys_stay_through_an_artifact),
                                        cmocka_unit_test(a_fallback_is_told_or_refused),
                                        cmocka_unit_test(what_gguf_cannot_say_is_refused),
                                        cmocka_unit_test(the_scale_of_a_row_is_rounded)};

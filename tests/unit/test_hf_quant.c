@@ -6,11 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/buf.h"
-#include "base/json.h"
 #include "formats/words.h"
-#include "model/hf_quant.h"
-#include "table.h"
+#include "hf_quant_file.h"
 
 #define ROWS  8
 #define COLS  32
@@ -31,53 +28,6 @@ static unsigned zero_of(unsigned r, unsigned g)
 static float scale_of(unsigned r, unsigned g)
 {
     return ldexpf(1, -(int)(r % 3) - (int)(g % 2));
-}
-
-/* A safetensors file in the making: header entries, then data. */
-typedef struct {
-    nw_buf header, data;
-} file;
-
-static void add(file *f, const char *name, const char *dtype, const char *shape, const void *bytes,
-                size_t n)
-{
-    const size_t begin = f->data.len;
-
-    assert_true(nw_buf_add(&f->data, bytes, n));
-    assert_true(nw_buf_printf(&f->header,
-                              "%s\"m.%s\":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":"
-                              "[%zu,%zu]}",
-                              f->header.len > 0 ? "," : "{", name, dtype, shape, begin,
-                              f->data.len));
-}
-
-static nw_safetensors *finish(file *f, nw_buf *whole)
-{
-    nw_safetensors *s = NULL;
-    nw_error err = {0};
-    uint8_t len[8] = {0};
-
-    assert_true(nw_buf_puts(&f->header, "}"));
-    len[0] = (uint8_t)(f->header.len & 0xFF);
-    len[1] = (uint8_t)(f->header.len >> 8);
-    nw_buf_init(whole, 1 << 16);
-    assert_true(nw_buf_add(whole, len, sizeof len));
-    assert_true(nw_buf_add(whole, f->header.data, f->header.len));
-    assert_true(nw_buf_add(whole, f->data.data, f->data.len));
-    if (nw_st_read("m", (const uint8_t *)whole->data, whole->len, &s, &err) != NW_OK) {
-        fail_msg("%s", err.message);
-    }
-    nw_buf_release(&f->header);
-    nw_buf_release(&f->data);
-    return s;
-}
-
-static file start(void)
-{
-    file f;
-    nw_buf_init(&f.header, 1 << 14);
-    nw_buf_init(&f.data, 1 << 14);
-    return f;
 }
 
 /* compressed-tensors: words along the columns; zero points in words along the rows. */
@@ -159,20 +109,6 @@ static void gptq(file *f, unsigned less, bool reorder)
     add(f, "qzeros", "I32", "[2,1]", zeros, sizeof zeros);
     scales_down(f);
     add(f, "g_idx", "I32", "[32]", g_idx, sizeof g_idx);
-}
-
-static nw_hfq_config config(const char *text)
-{
-    nw_hfq_config c = {0};
-    nw_error err = {0};
-    json_t *root = NULL;
-
-    assert_int_equal(nw_json_parse("config.json", text, strlen(text), &root, &err), NW_OK);
-    if (nw_hfq_config_parse("config.json", root, &c, &err) != NW_OK) {
-        fail_msg("%s", err.message);
-    }
-    json_decref(root);
-    return c;
 }
 
 #define CT_INT4                                                                                    \
@@ -378,6 +314,9 @@ static struct refusal {
      "{\"quant_method\":\"compressed-tensors\",\"config_groups\":{},\"sparsity_config\":"
      "{\"format\":\"sparse-24-bitmask\"}}",
      "sparsity_config"},
+    {"fp8_of_another_type", "{\"quant_method\":\"fp8\",\"fmt\":\"e5m2\"}", "fmt 'e5m2'"},
+    {"fp8_blocks_of_three_sizes", "{\"quant_method\":\"fp8\",\"weight_block_size\":[128,128,1]}",
+     "weight_block_size"},
     {"no_groups", "{\"quant_method\":\"compressed-tensors\"}", "config_groups"},
     {"block_without_sizes",
      "{\"quant_method\":\"compressed-tensors\",\"config_groups\":{\"g\":{\"weights\":{\"num_bits\":"
@@ -404,131 +343,6 @@ static void is_refused(void **state)
     json_decref(root);
 }
 
-static struct act_row {
-    const char *name, *input;
-    nw_act_rule act;
-    bool fixed, zeros, note;
-} acts[] = {
-    {"none", "null", NW_ACT_RULE_A16, false, false, false},
-    {"int8_token", "{\"num_bits\":8,\"type\":\"int\",\"strategy\":\"token\",\"dynamic\":true}",
-     NW_ACT_RULE_A8, false, false, false},
-    {"fp8_token", "{\"num_bits\":8,\"type\":\"float\",\"strategy\":\"token\",\"dynamic\":true}",
-     NW_ACT_RULE_FP8, false, false, false},
-    {"fp8_static", "{\"num_bits\":8,\"type\":\"float\",\"strategy\":\"tensor\",\"dynamic\":false}",
-     NW_ACT_RULE_FP8, true, false, false},
-    {"int8_static", "{\"num_bits\":8,\"type\":\"int\",\"strategy\":\"tensor\",\"dynamic\":false}",
-     NW_ACT_RULE_A8, true, false, false},
-    {"int8_static_with_zero_points",
-     "{\"num_bits\":8,\"type\":\"int\",\"strategy\":\"tensor\",\"dynamic\":false,"
-     "\"symmetric\":false}",
-     NW_ACT_RULE_A8_CT, true, true, false},
-    {"fp8_of_128_columns",
-     "{\"num_bits\":8,\"type\":\"float\",\"strategy\":\"group\",\"group_size\":128,\"dynamic\":"
-     "true}",
-     NW_ACT_RULE_FP8_G128, false, false, false},
-    {"fp8_of_64_columns",
-     "{\"num_bits\":8,\"type\":\"float\",\"strategy\":\"group\",\"group_size\":64,\"dynamic\":"
-     "true}",
-     NW_ACT_RULE_A16, false, false, true},
-    {"fp8_static_with_zero_points",
-     "{\"num_bits\":8,\"type\":\"float\",\"strategy\":\"tensor\",\"dynamic\":false,"
-     "\"symmetric\":false}",
-     NW_ACT_RULE_A16, false, false, true},
-    {"fp4_local",
-     "{\"num_bits\":4,\"type\":\"float\",\"strategy\":\"tensor_group\",\"group_size\":16,"
-     "\"dynamic\":\"local\"}",
-     NW_ACT_RULE_NVFP4, true, false, false},
-    {"fp4_by_token",
-     "{\"num_bits\":4,\"type\":\"float\",\"strategy\":\"group\",\"group_size\":32,\"dynamic\":"
-     "true}",
-     NW_ACT_RULE_A16, false, false, true},
-    {"int8_token_with_zero_points",
-     "{\"num_bits\":8,\"type\":\"int\",\"strategy\":\"token\",\"dynamic\":true,"
-     "\"symmetric\":false}",
-     NW_ACT_RULE_A16, false, false, true},
-};
-
-static void activations_are_told(void **state)
-{
-    const struct act_row *r = *state;
-    char text[512];
-
-    (void)snprintf(
-        text, sizeof text,
-        "{\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"config_groups\":"
-        "{\"g\":{\"weights\":{\"num_bits\":8,\"type\":\"int\",\"strategy\":\"channel\"},"
-        "\"input_activations\":%s}}}}",
-        r->input);
-    const nw_hfq_config c = config(text);
-    assert_int_equal(c.act, r->act);
-    assert_int_equal(c.act_note != NULL, r->note);
-    assert_int_equal(c.act_fixed, r->fixed);
-    assert_int_equal(c.act_zeros, r->zeros);
-}
-
-/* What is fixed of the input of an INT8 matrix: the parts that stand beside it. */
-static struct fixed_row {
-    const char *name;
-    const char *scale_type, *scale_shape, *zero_type; /* NULL: absent */
-    float scale;
-    int8_t zero;
-    const char *message; /* NULL: is read */
-} fixed[] = {
-    {"scale_and_zero_point", "F32", "[1]", "I8", 0.25F, -7, NULL},
-    {"no_scale", NULL, NULL, "I8", 0.25F, 0, "has no input_scale"},
-    {"no_zero_point", "F32", "[1]", NULL, 0.25F, 0, "has no input_zero_point"},
-    {"two_scales", "BF16", "[2]", "I8", 0.25F, 0, "one number"},
-    {"scale_of_bytes", "U8", "[4]", "I8", 0.25F, 0, "one number"},
-    {"zero_scale", "F32", "[1]", "I8", 0, 0, "positive, finite scale"},
-    {"negative_scale", "F32", "[1]", "I8", -1, 0, "positive, finite scale"},
-    {"denormal_scale", "F32", "[1]", "I8", 0x1p-128F, 0, "positive, finite scale"},
-    {"infinite_scale", "F32", "[1]", "I8", INFINITY, 0, "positive, finite scale"},
-    {"zero_point_of_16_bits", "F32", "[1]", "BF16", 0.25F, 0, "one number"},
-};
-
-static void fixed_inputs_are_read(void **state)
-{
-    static const char text[] =
-        "{\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"config_groups\":"
-        "{\"g\":{\"weights\":{\"num_bits\":8,\"type\":\"int\",\"strategy\":\"channel\"},"
-        "\"input_activations\":{\"num_bits\":8,\"type\":\"int\",\"strategy\":\"tensor\","
-        "\"dynamic\":false,\"symmetric\":false}}}}}";
-    const struct fixed_row *r = *state;
-    const nw_hfq_config c = config(text);
-    uint8_t codes[ROWS * COLS] = {0};
-    float scales[ROWS] = {1, 1, 1, 1, 1, 1, 1, 1};
-    file f = start();
-    nw_buf whole;
-    nw_hfq_matrix m = {0};
-    nw_error err = {0};
-
-    add(&f, "weight", "I8", "[8,32]", codes, sizeof codes);
-    add(&f, "weight_scale", "F32", "[8,1]", scales, sizeof scales);
-    if (r->scale_type != NULL) {
-        add(&f, "input_scale", r->scale_type, r->scale_shape, &r->scale, sizeof r->scale);
-    }
-    if (r->zero_type != NULL) {
-        const size_t n = strcmp(r->zero_type, "I8") == 0 ? 1 : 2;
-        const int8_t zero[2] = {r->zero, 0};
-        add(&f, "input_zero_point", r->zero_type, n == 1 ? "[1]" : "[1,1]", zero, n);
-    }
-    nw_safetensors *s = finish(&f, &whole);
-    const nw_status st = nw_hfq_bind(s, &c, "m", 1, ROWS, COLS, &m, &err);
-    if (r->message == NULL) {
-        assert_int_equal(st, NW_OK);
-        assert_true(m.act.scale == r->scale);
-        assert_int_equal(m.act.zero, r->zero);
-    } else {
-        assert_int_not_equal(st, NW_OK);
-        assert_null(m.codes);
-        if (strstr(err.message, r->message) == NULL) {
-            fail_msg("%s", err.message);
-        }
-    }
-    nw_st_close(s);
-    nw_buf_release(&whole);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -540,7 +354,5 @@ int main(void)
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
-    return failed + NW_RUN_TABLE("refused", refusals, is_refused) +
-           NW_RUN_TABLE("activations", acts, activations_are_told) +
-           NW_RUN_TABLE("fixed", fixed, fixed_inputs_are_read);
+    return failed + NW_RUN_TABLE("refused", refusals, is_refused);
 }
