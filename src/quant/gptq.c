@@ -212,15 +212,15 @@ NW_CLONES static void move_fit(group_state *s)
     }
     for (uint32_t k = 0; k < s->n; k++) {
         float *value = value_at(s, k);
-        float d[NW_LANES];
+        float *d = u + (size_t)k * NW_LANES; /* the step: codes are not needed any more */
         for (uint32_t r = 0; r < NW_LANES; r++) {
             const float v = next.scale[r] * code_at(s, k)[r] + next.offset[r];
             d[r] = v - value[r];
             value[r] = v;
             s->moved[(size_t)k * NW_LANES + r] += d[r];
         }
-        take_off(h_row(s, k), s->n, d, s->g);
     }
+    nw_lanes_take_off(h_row(s, 0), s->h->n, s->n, s->n, u, s->g);
     *s->fit = next;
 }
 
@@ -255,7 +255,7 @@ static bool sweep(const nw_hessian *h, const nw_gptq_rows *rows)
 }
 
 /* G = (W - W') H into rows->work. */
-static void residual(const nw_hessian *h, const nw_gptq_rows *rows, const float *value)
+static void residual(const nw_hessian *h, const nw_gptq_rows *rows)
 {
     const uint32_t n = rows->n_cols;
     float diff[BLOCK * NW_LANES];
@@ -265,7 +265,7 @@ static void residual(const nw_hessian *h, const nw_gptq_rows *rows, const float 
         const uint32_t m = n - c0 < BLOCK ? n - c0 : BLOCK;
         for (size_t i = 0; i < (size_t)m * NW_LANES; i++) {
             const size_t at = (size_t)c0 * NW_LANES + i;
-            diff[i] = (value != NULL ? value[at] : 0) - rows->w[at];
+            diff[i] = rows->value[at] - rows->w[at];
         }
         nw_lanes_take_off(h->h + c0, n, n, m, diff, rows->work);
     }
@@ -275,22 +275,25 @@ void nw_gptq_polish(const nw_hessian *h, const nw_gptq_rows *rows, unsigned n_sw
 {
     bool any = true;
 
-    residual(h, rows, rows->value);
+    residual(h, rows);
     for (unsigned i = 0; any && i < n_sweeps; i++) {
         any = sweep(h, rows);
     }
 }
 
-static double inner(const nw_gptq_rows *rows, const float *value, uint32_t n_rows)
+/* D H D^T of the first n_rows lanes, D = W - W', or W where there are no values. */
+static double form(const nw_hessian *h, const nw_gptq_rows *rows, const float *value,
+                   uint32_t n_rows)
 {
+    float lanes[NW_LANES];
     double sum = 0;
 
-    for (uint32_t c = 0; c < rows->n_cols; c++) {
-        for (uint32_t r = 0; r < n_rows; r++) {
-            const size_t at = (size_t)c * NW_LANES + r;
-            const double d = (double)rows->w[at] - (value != NULL ? (double)value[at] : 0);
-            sum += d * (double)rows->work[at];
-        }
+    for (size_t i = 0; i < (size_t)rows->n_cols * NW_LANES; i++) {
+        rows->work[i] = rows->w[i] - (value != NULL ? value[i] : 0);
+    }
+    nw_lanes_form(h->h, rows->n_cols, rows->n_cols, rows->work, lanes);
+    for (uint32_t r = 0; r < n_rows; r++) {
+        sum += (double)lanes[r];
     }
     return fmax(0, sum);
 }
@@ -298,8 +301,6 @@ static double inner(const nw_gptq_rows *rows, const float *value, uint32_t n_row
 void nw_gptq_error(const nw_hessian *h, const nw_gptq_rows *rows, uint32_t n_rows, double *err,
                    double *power)
 {
-    residual(h, rows, rows->value);
-    *err = inner(rows, rows->value, n_rows);
-    residual(h, rows, NULL);
-    *power = inner(rows, NULL, n_rows);
+    *err = form(h, rows, rows->value, n_rows);
+    *power = form(h, rows, NULL, n_rows);
 }

@@ -1,7 +1,7 @@
 /* Products of a matrix with 16 rows at a time, the rows in the lanes of a vector (x [n][16]): what the
  * quantizers do most. A matrix is read once for 16 rows, eight of its rows or columns at a time, so that
  * the sums stay in registers. Sums run over one index in rising order, unfused: the same bits on every
- * processor (base/clones.h).
+ * processor (lanes_ops.h).
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NW_QUANT_LANES_H
 #define NW_QUANT_LANES_H

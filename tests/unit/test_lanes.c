@@ -5,9 +5,10 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/cpu.h"
 #include "base/rng.h"
 #include "base/status.h"
-#include "quant/lanes.h"
+#include "quant/lanes_ops.h"
 #include "table.h"
 
 #define MOST 200u
@@ -93,10 +94,36 @@ static void form_is_the_sum_over_both_halves(void **state)
     }
 }
 
+/* Whatever the instruction set: artifacts are to be the same bytes on every machine. */
+static void every_set_gives_the_same_bits(void **state)
+{
+    static float want[MOST * NW_LANES];
+    static float got[MOST * NW_LANES];
+    static const uint32_t sets[] = {0, NW_CPU_AVX2, NW_CPU_AVX2 | NW_CPU_AVX512};
+    const struct shape_row *s = *state;
+
+    for (size_t i = 0; i < NW_COUNT(sets); i++) {
+        if ((nw_cpu_features() & sets[i]) != sets[i]) {
+            continue;
+        }
+        const nw_lanes_ops *ops = nw_lanes_pick(sets[i]);
+        fill(5, s->n, true);
+        memcpy(got, y, sizeof y);
+        ops->take_off(a, LD, s->n, s->m, x, got);
+        ops->take_off_t(a, LD, s->n, s->m, x, got);
+        ops->form(a, LD, s->n, x, got);
+        if (i == 0) {
+            memcpy(want, got, sizeof got);
+        }
+        assert_memory_equal(got, want, sizeof got);
+    }
+}
+
 int main(void)
 {
     int failed = NW_RUN_TABLE("product", shapes, products_are_the_sums);
 
+    failed += NW_RUN_TABLE("bits", shapes, every_set_gives_the_same_bits);
     failed += NW_RUN_TABLE("form", shapes, form_is_the_sum_over_both_halves);
     return failed;
 }
