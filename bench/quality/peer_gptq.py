@@ -8,8 +8,11 @@ import argparse
 import json
 import os
 import resource
+import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
 
 
@@ -37,19 +40,40 @@ def theirs(args):
                       "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
 
 
-def measured(words):
-    """Runs a command: seconds, processor seconds, and what it printed."""
-    cpu, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    out = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
-    now = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return {"s": time.monotonic() - start, "cpu_s": now.ru_utime + now.ru_stime - cpu.ru_utime - cpu.ru_stime}, out
+def measured(words, limit=None):
+    """Runs a command: seconds, processor seconds and most memory of that process; None in place of its output where
+    the limit (seconds) ended it."""
+    start = time.monotonic()
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    timer = threading.Timer(limit, child.kill) if limit else None
+    if timer:
+        timer.start()
+    out = child.stdout.read()
+    _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if timer:
+        timer.cancel()
+    if child.returncode and not (limit and child.returncode == -signal.SIGKILL):
+        raise subprocess.CalledProcessError(child.returncode, words)
+    return {"s": time.monotonic() - start, "cpu_s": used.ru_utime + used.ru_stime,
+            "peak_mb": used.ru_maxrss / 1024}, None if child.returncode else out
+
+
+def passages(args):
+    """Texts of at least n_ctx tokens each where the source is a text: a token has some 4 characters."""
+    with open(args.calibration, encoding="utf-8") as f:
+        if args.calibration.endswith(".json"):
+            return json.load(f)[args.skip:args.skip + args.samples]
+        text = f.read()
+    length = 8 * args.n_ctx
+    step = max(length, len(text) // args.samples)
+    return [text[i * step:i * step + length] for i in range(args.samples)]
 
 
 def samples(args):
-    """The first rows of the log as tokens, for theirs; the same rows as a log of their own, for ours."""
+    """The passages as tokens, for theirs; the same passages as a log, for ours."""
     log, ids = os.path.join(args.work, "log.jsonl"), []
-    with open(args.stories, encoding="utf-8") as f:
-        texts = json.load(f)[args.skip:args.skip + args.samples]
+    texts = passages(args)
     with open(log, "w", encoding="utf-8") as f:
         for text in texts:
             f.write(json.dumps({"text": text}) + "\n")
@@ -59,6 +83,7 @@ def samples(args):
         ids.append(json.loads(out)["ids"][:args.n_ctx])
     with open(os.path.join(args.work, "ids.json"), "w", encoding="utf-8") as f:
         json.dump(ids, f)
+    print(f"{len(ids)} samples, {sum(map(len, ids))} tokens", flush=True)
     return log
 
 
@@ -70,33 +95,61 @@ def loss(args, artifact):
     return f"KL {r['kl_mean']:.5f} [{r['kl_mean_lo']:.5f}, {r['kl_mean_hi']:.5f}], top-1 {100 * r['top1']:.1f} %"
 
 
+def run_theirs(args, limit):
+    own = os.path.join(args.work, "theirs")
+    cost, out = measured([sys.executable, __file__, "--theirs", "--ids", os.path.join(args.work, "ids.json"), "--out", own,
+                          "--model", args.model, "--group", str(args.group), "--threads", str(args.threads)], limit)
+    if out is None:
+        print(f"llm-compressor: not done after {cost['s']:.1f} s, {cost['cpu_s']:.1f} s of processors, "
+              f"{cost['peak_mb']:.0f} MB", flush=True)
+        return
+    gptq = json.loads(out.strip().splitlines()[-1])
+    for name in os.listdir(args.model):
+        if "token" in name:
+            shutil.copy(os.path.join(args.model, name), own)
+    print(f"llm-compressor: {gptq['s']:.1f} s, {gptq['cpu_s']:.1f} s of processors without loading and writing, "
+          f"{gptq['peak_mb']:.0f} MB; {loss(args, own)}", flush=True)
+
+
+def run_ours(args, log):
+    """From the checkpoint to the artifact by GPTQ. Seconds."""
+    stats = os.path.join(args.work, "stats")
+    first, _ = measured([args.narrow, "calibrate", args.model, "--log", log, "--samples", str(args.samples), "--n-ctx",
+                         str(args.n_ctx), "-o", stats, "-t", str(args.threads), "-q", "--force"])
+    second = quantize_ours(args, "gptq")
+    whole = first["s"] + second["s"]
+    print(f"narrow gptq: {whole:.1f} s ({first['s']:.1f} of them statistics), {first['cpu_s'] + second['cpu_s']:.1f} s of "
+          f"processors, {max(first['peak_mb'], second['peak_mb']):.0f} MB with the mapped files", flush=True)
+    return whole
+
+
+def quantize_ours(args, method):
+    recipe = os.path.join(args.work, "recipe.yaml")
+    with open(recipe, "w", encoding="utf-8") as f:
+        f.write(f"method: {method}\ntargets:\n  - {{match: '.*_proj', weights: int4-g{args.group}}}\n")
+    return measured([args.narrow, "quantize", args.model, "-r", recipe, "-c", os.path.join(args.work, "stats"), "-o",
+                     os.path.join(args.work, method), "-t", str(args.threads), "-q", "--force"])[0]
+
+
 def compare(args):
+    """Ours before and after theirs, since a machine is not always as fast."""
     os.makedirs(args.work, exist_ok=True)
     log = samples(args)
-    own, stats = os.path.join(args.work, "theirs"), os.path.join(args.work, "stats")
-    _, out = measured([sys.executable, __file__, "--theirs", "--ids", os.path.join(args.work, "ids.json"), "--out", own,
-                       "--model", args.model, "--group", str(args.group), "--threads", str(args.threads)])
-    cost = json.loads(out.strip().splitlines()[-1])
-    print(f"llm-compressor: {cost['s']:.1f} s, {cost['cpu_s']:.1f} s of processors, {cost['peak_mb']:.0f} MB; "
-          f"{loss(args, own)}")
-    threads = ["-t", str(args.threads), "-q", "--force"]
-    first, _ = measured([args.narrow, "calibrate", args.model, "--log", log, "--samples", str(args.samples), "--n-ctx",
-                         str(args.n_ctx), "-o", stats, *threads])
+    first = run_ours(args, log)
+    run_theirs(args, args.limit or args.times * first or None)
+    run_ours(args, log)
+    more = quantize_ours(args, "gptq-refit")
+    print(f"narrow gptq-refit over the same statistics: {more['s']:.1f} s, {more['cpu_s']:.1f} s of processors")
     for method in ("gptq", "gptq-refit"):
-        ours = os.path.join(args.work, method)
-        second, _ = measured([args.narrow, "quantize", args.model, "-r", f"int4-g{args.group}", "--method", method,
-                              "-c", stats, "-o", ours, *threads])
-        print(f"narrow {method}: {first['s'] + second['s']:.1f} s, {first['cpu_s'] + second['cpu_s']:.1f} s of "
-              f"processors, {resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024:.0f} MB at most of all that "
-              f"ran here; {loss(args, ours)}")
+        print(f"narrow {method}: {loss(args, os.path.join(args.work, method))}", flush=True)
 
 
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--model", required=True, help="Hugging Face folder")
     p.add_argument("--narrow")
-    p.add_argument("--stories", help="JSON list of texts, the calibration")
-    p.add_argument("--skip", type=int, default=100, help="texts before the first one that is taken")
+    p.add_argument("--calibration", help="JSON list of texts, or a plain text that is cut into passages")
+    p.add_argument("--skip", type=int, default=100, help="texts of the list before the first one that is taken")
     p.add_argument("--text", help="text that is scored")
     p.add_argument("--work")
     p.add_argument("--group", type=int, default=32)
@@ -105,6 +158,8 @@ def main():
     p.add_argument("--context", type=int, default=256)
     p.add_argument("--chunks", type=int, default=0)
     p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--limit", type=float, default=0, help="seconds that theirs may take")
+    p.add_argument("--times", type=float, default=0, help="the same as a multiple of ours")
     p.add_argument("--theirs", action="store_true", help=argparse.SUPPRESS)
     p.add_argument("--ids", help=argparse.SUPPRESS)
     p.add_argument("--out", help=argparse.SUPPRESS)

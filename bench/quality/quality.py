@@ -95,8 +95,9 @@ class Bench:
         out = self.file("artifact")
         shutil.rmtree(out, ignore_errors=True)
         path = self.file("recipe.yaml")
-        text = recipe or (f"method: {method}\nlast_group: short\ntargets:\n"
-                          f"  - {{match: '{LAYERS}', weights: {layout}}}\n")
+        head, weights = few_codes(layout)
+        text = recipe or (f"method: {method}\nlast_group: short\n{head}targets:\n"
+                          f"  - {{match: '{LAYERS}', weights: {weights}}}\n")
         with open(path, "w", encoding="utf-8") as f:
             f.write(text)
         words = ["-c", self.stats(model, seed or 1)] if method in CALIBRATED or seed else []
@@ -117,6 +118,14 @@ class Bench:
         shutil.rmtree(out, ignore_errors=True)
         print(f"{key}: KL {summary['kl_mean']:.5f} [{summary['kl_mean_lo']:.5f}, {summary['kl_mean_hi']:.5f}], "
               f"{cpu:.0f} s", flush=True)
+
+
+def few_codes(layout):
+    """int3-g32 and int2-g32-min are layouts of INT4, int5 and int6 those of INT8, with fewer codes."""
+    bits = int(layout[3]) if layout.startswith("int") else 8
+    if bits in (4, 8):
+        return "", layout
+    return f"code_bits: {bits}\n", f"int{4 if bits < 4 else 8}{layout[4:]}"
 
 
 def bits_of(artifact):

@@ -56,6 +56,33 @@
         .help = "refuse what the format cannot hold, in place of writing it in another type" \
     }
 
+/* ---- of samples that are drawn ---- */
+#define NW_OPTION_SAMPLE_LOG                                                                  \
+    {                                                                                         \
+        .name = "log", .type = NW_OPT_STRING, .unit = "FILE",                                 \
+        .help = "JSONL log of production: rows with messages, text, or prompt and completion" \
+    }
+#define NW_OPTION_SAMPLE_TEXT                                                      \
+    {                                                                              \
+        .name = "text", .type = NW_OPT_STRING, .unit = "FILE",                     \
+        .help = "plain text in place of a log, cut into windows of --n-ctx tokens" \
+    }
+#define NW_OPTION_SAMPLES(most, otherwise)                                                     \
+    {                                                                                          \
+        .name = "samples", .type = NW_OPT_INT, .fallback = (otherwise), .lo = 1, .hi = (most), \
+        .unit = "samples", .help = "samples to draw"                                           \
+    }
+#define NW_OPTION_SAMPLE_TOKENS(otherwise, note)                                            \
+    {                                                                                       \
+        .name = "n-ctx", .type = NW_OPT_INT, .fallback = (otherwise), .lo = 2, .hi = 65536, \
+        .unit = "tokens", .help = "longest sample; " note                                   \
+    }
+#define NW_OPTION_SAMPLE_SEED                                                                   \
+    {                                                                                           \
+        .name = "seed", .type = NW_OPT_INT, .fallback = "1", .lo = 0, .hi = 9007199254740992.0, \
+        .help = "seed of the draw"                                                              \
+    }
+
 /* ---- of a measurement ---- */
 #define NW_OPTION_RECORD                                                      \
     {                                                                         \

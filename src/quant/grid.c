@@ -60,6 +60,25 @@ NW_INLINE float code_of(const nw_grid *g, float x)
     return round_even(c);
 }
 
+/* Fewer codes, around the code of zero; zero points and minima count from 0 on, or from the middle of INT8. */
+static void limit_codes(nw_grid *g, unsigned bits)
+{
+    const float half = (float)(1U << (bits - 1));
+
+    if (g->kind == NW_GRID_MID) {
+        g->lo = 8 - half;
+        g->hi = 8 + half - 1;
+    } else if (g->kind == NW_GRID_CENTERED) {
+        g->lo = 1 - half;
+        g->hi = half - 1;
+    } else if (g->lo < 0) {
+        g->lo = -half;
+        g->hi = half - 1;
+    } else {
+        g->hi = 2 * half - 1;
+    }
+}
+
 bool nw_grid_of(nw_panel_type type, const nw_scales *scales, uint32_t n_cols, nw_grid *out)
 {
     nw_grid g = {.group = type.group > 0 ? type.group : n_cols, .bf16_scale = scales->bf16};
@@ -83,6 +102,9 @@ bool nw_grid_of(nw_panel_type type, const nw_scales *scales, uint32_t n_cols, nw
         g.tensor_scale = scales->absmax / (NW_E2M1_MAX * NW_E4M3_MAX);
     } else {
         return false;
+    }
+    if (scales->code_bits > 0 && g.kind != NW_GRID_FP4) {
+        limit_codes(&g, scales->code_bits);
     }
     *out = g;
     return true;
@@ -316,7 +338,7 @@ NW_INLINE void propose_scales(const nw_grid *g, const extent *e, int i, float f,
             scale[r] = (e->hi[r] - e->lo[r]) / (g->hi - g->lo) * f;
         }
     } else {
-        const float codes = g->kind == NW_GRID_MID ? 8 : g->hi;
+        const float codes = g->kind == NW_GRID_MID ? (g->hi - g->lo + 1) / 2 : g->hi;
         const float part = g->kind == NW_GRID_FP4   ? fp4_fraction(g, i)
                            : g->kind == NW_GRID_MID ? f * (i % 2 == 0 ? -1.0F : 1.0F)
                                                     : f;
@@ -345,7 +367,7 @@ NW_CLONES static void propose(const nw_grid *g, const extent *e, int i, nw_grid_
     propose_scales(g, e, i, f, scale);
     for (uint32_t r = 0; g->kind == NW_GRID_ZERO && r < NW_LANES; r++) {
         const float z = round_even(-e->lo[r] * f * inverse(scale[r])) + (float)(variant - 1);
-        fit->zero[r] = min2(max2(z, 0), 15);
+        fit->zero[r] = min2(max2(z, g->lo), g->hi);
     }
     for (uint32_t r = 0; g->kind == NW_GRID_MID && r < NW_LANES; r++) {
         fit->zero[r] = 8;

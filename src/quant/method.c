@@ -104,10 +104,10 @@ bool nw_method_writes(nw_panel_type type)
     return nw_rtn_writes(type) || type.kind == NW_PANEL_BF16_12 || has_grid(type);
 }
 
-/* What is done where m is asked for. */
-static nw_method effective(nw_method m, nw_panel_type type)
+/* What is done where m is asked for; the search of rtn knows whole codes alone. */
+static nw_method effective(nw_method m, nw_panel_type type, unsigned code_bits)
 {
-    if (m == NW_METHOD_RTN && !nw_rtn_writes(type)) {
+    if (m == NW_METHOD_RTN && (!nw_rtn_writes(type) || (code_bits > 0 && has_grid(type)))) {
         return NW_METHOD_REFIT;
     }
     return nw_method_for(m, type);
@@ -115,7 +115,7 @@ static nw_method effective(nw_method m, nw_panel_type type)
 
 const char *nw_method_text(nw_method m, nw_panel_type type, nw_scale_rule rule)
 {
-    const nw_method done = effective(m, type);
+    const nw_method done = effective(m, type, 0);
     if (type.kind == NW_PANEL_BF16_12) {
         return ""; /* no rule: every bit is kept */
     }
@@ -144,7 +144,7 @@ size_t nw_method_scratch_bytes(const nw_method_job *j)
     if (by_block(j)) {
         return nw_block_scratch_bytes(j);
     }
-    if (effective(j->method, j->type) == NW_METHOD_RTN) {
+    if (effective(j->method, j->type, j->scales.code_bits) == NW_METHOD_RTN) {
         return nw_rtn_scratch_bytes(j->type, j->n_cols);
     }
     return 4 * tile_bytes(j->n_cols) + fits_bytes(j->n_cols) + nw_grid_scratch_bytes(j->n_cols);
@@ -226,7 +226,7 @@ bool nw_method_pack_panel(const nw_method_job *j, const float *rows, uint32_t n_
     if (by_block(j)) {
         return nw_block_pack_panel(j, rows, n_rows, panel, scratch, out, bad_row);
     }
-    const bool nearest = effective(j->method, j->type) == NW_METHOD_RTN;
+    const bool nearest = effective(j->method, j->type, j->scales.code_bits) == NW_METHOD_RTN;
     const nw_scales scales = nearest ? j->scales : with_absmax(j, rows, n_rows);
     if (nearest || !nw_grid_of(j->type, &scales, n_cols, &grid)) {
         return nw_rtn_pack_panel(j->type, &j->scales, rows, n_rows, n_cols, panel, scratch,

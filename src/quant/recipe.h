@@ -17,6 +17,7 @@
  *     keep: bf16                      # bf16 | f32: matrices that no target names
  *
  *     outliers: 6                     # columns of larger |x| stay BF16 beside integers (input_plan.h)
+ *     code_bits: 3                    # 2 to 7: fewer codes than the place holds, for study (below)
  *     activation_scale: dynamic       # dynamic | static: scales of a token, or one of the input, calibrated;
  *                                     # nvfp4's are always static
  *     kv: fp8                         # how sessions keep keys and values (kv_plan.h): as --kv
@@ -27,6 +28,9 @@
  * A pattern is a PCRE2 expression that must match the whole leaf name: the HF tensor name without
  * ".weight". One that matches no tensor is a mistake, and so is a group size that does not divide
  * the columns, unless `last_group: short` allows it (INT4, INT8, FP4: padding is stored). Nothing is ever substituted: a matrix gets what the recipe says or nothing is written.
+ *
+ * `code_bits` leaves INT4 and INT8 so many bits of their codes: what INT2, INT3, INT5 or INT6 would cost in quality. They
+ * take the place of the whole code in file and memory.
  *
  * Transforms (transform.h): rotate, rotate-heads, rotate-down (rotate.h); awq or smoothquant
  * (channel_scales.h), which need calibration. `method: awq` brings its transform along.

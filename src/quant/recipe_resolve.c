@@ -200,6 +200,30 @@ static void check_inputs(const nw_recipe *r, bool rotated, nw_buf *mistakes)
     }
 }
 
+/* Fewer codes than a layout has, in the layouts that have codes to leave out. */
+static void check_code_bits(const nw_recipe *r, const nw_recipe_choice *choices, size_t n,
+                            nw_buf *mistakes)
+{
+    const unsigned bits = r->scales.code_bits;
+    char type[32];
+
+    if (bits > 0 && r->scales.rule == NW_SCALE_TENSOR) {
+        (void)nw_buf_printf(mistakes, "code_bits %u: not with scale tensor\n", bits);
+    }
+    for (size_t i = 0; bits > 0 && i < n; i++) {
+        const nw_recipe_choice *ch = &choices[i];
+        const bool codes = ch->type.kind == NW_PANEL_INT4 || ch->type.kind == NW_PANEL_INT8;
+        if (ch->targeted &&
+            (!codes || ch->block != NW_FMT_F32 || bits >= nw_panel_code_bits(ch->type))) {
+            (void)nw_buf_printf(mistakes, "%.*s: code_bits %u, and %s has no codes of more bits\n",
+                                (int)leaf_length(ch->tensor->name), ch->tensor->name, bits,
+                                ch->block != NW_FMT_F32 ? nw_block_name(ch->block)
+                                                        : nw_panel_name(ch->type, type));
+            return; /* the recipe's mistake, not the matrix's: one line */
+        }
+    }
+}
+
 /* What the recipe fixes of inputs against the rule that rounds them. */
 static void check_activations(const nw_recipe *r, const nw_recipe_choice *choices, size_t n,
                               nw_buf *mistakes)
@@ -351,6 +375,7 @@ nw_status nw_recipe_resolve(const nw_recipe *r, const nw_checkpoint *c, nw_recip
     check_groups(choices, n_tensors, r->short_groups, &found);
     check_methods(r, choices, n_tensors, nw_checkpoint_config(c), &found);
     check_activations(r, choices, n_tensors, &found);
+    check_code_bits(r, choices, n_tensors, &found);
     check_mixed(r, choices, n_tensors, &found);
     check_transforms(r, nw_checkpoint_config(c), &found);
     if (found.len > 0) {
@@ -443,6 +468,9 @@ json_t *nw_recipe_json(const nw_recipe *r, const nw_recipe_choice *choices, size
     }
     if (doc != NULL && r->short_groups) {
         (void)json_object_set_new(doc, "last_group", json_string("short"));
+    }
+    if (doc != NULL && r->scales.code_bits > 0) {
+        (void)json_object_set_new(doc, "code_bits", json_integer(r->scales.code_bits));
     }
     note_kv(r, doc);
     return doc;

@@ -34,22 +34,10 @@ static void mistake(reader *rd, const char *pointer, const char *fmt, ...)
 
 static void read_keys(reader *rd, const json_t *root)
 {
-    static const char *const known[] = {"name",
-                                        "activations",
-                                        "scale",
-                                        "scale_dtype",
-                                        "method",
-                                        "transform",
-                                        "calibration",
-                                        "targets",
-                                        "ignore",
-                                        "keep",
-                                        "last_group",
-                                        "outliers",
-                                        "activation_scale",
-                                        "kv",
-                                        "kv_scales",
-                                        "kv_calibration"};
+    static const char *const known[] = {
+        "name",        "activations",      "scale",  "scale_dtype", "method",        "transform",
+        "calibration", "targets",          "ignore", "keep",        "last_group",    "outliers",
+        "code_bits",   "activation_scale", "kv",     "kv_scales",   "kv_calibration"};
     const char *key = NULL;
     json_t *value = NULL;
     char pointer[128];
@@ -64,7 +52,7 @@ static void read_keys(reader *rd, const json_t *root)
             (void)snprintf(pointer, sizeof pointer, "/%.100s", key);
             mistake(rd, pointer,
                     "unknown key '%.60s' (known: name activations scale scale_dtype method "
-                    "transform calibration targets ignore keep last_group outliers "
+                    "transform calibration targets ignore keep last_group outliers code_bits "
                     "activation_scale kv kv_scales kv_calibration)",
                     key);
         }
@@ -212,6 +200,18 @@ static void read_outliers(reader *rd, const json_t *root)
     rd->recipe->outliers = (float)json_number_value(v);
 }
 
+static void read_code_bits(reader *rd, const json_t *root)
+{
+    const json_t *v = json_object_get(root, "code_bits");
+    const json_int_t bits = json_integer_value(v);
+
+    if (v != NULL && (!json_is_integer(v) || bits < 2 || bits > 7)) {
+        mistake(rd, "/code_bits", "'code_bits' is no whole number from 2 to 7");
+        return;
+    }
+    rd->recipe->scales.code_bits = (uint8_t)bits;
+}
+
 /* Folder of statistics: as it stands in the file, seen from where the program runs. */
 static nw_status read_calibration(reader *rd, const json_t *root, nw_error *err)
 {
@@ -347,6 +347,7 @@ nw_status nw_recipe_load_yaml(const char *path, nw_recipe *r, nw_error *err)
     r->short_groups = read_choice(&rd, root, "last_group", "whole", "short");
     read_static_scales(&rd, root);
     read_outliers(&rd, root);
+    read_code_bits(&rd, root);
     read_transforms(&rd, root);
     read_kv(&rd, root);
     st = read_calibration(&rd, root, err);

@@ -27,8 +27,10 @@ typedef enum {
 /* How scales are chosen and what they may be. */
 typedef struct {
     nw_scale_rule rule;
-    bool bf16;    /* scales of INT4 and INT8 are BF16 values */
-    float absmax; /* of the tensor and of those it shares a scale with (nvfp4, NW_SCALE_TENSOR);
+    bool bf16; /* scales of INT4 and INT8 are BF16 values */
+    uint8_t
+        code_bits; /* INT4 and INT8 use codes of so many bits of the place that they have; 0: all */
+    float absmax;  /* of the tensor and of those it shares a scale with (nvfp4, NW_SCALE_TENSOR);
                    * 0: of the rows at hand */
 } nw_scales;
 

@@ -221,6 +221,43 @@ static void c8_pattern_that_matches_only_a_container_is_a_mistake(void **state)
     assert_false(nw_file_exists(in_dir("c8")));
 }
 
+/* Seven codes of INT4 and not fifteen, said in the manifest; a layout that has none to leave out is a mistake. */
+static void fewer_codes_are_written_and_said(void **state)
+{
+    static const char yaml[] = "code_bits: 3\n"
+                               "targets:\n"
+                               "  - {match: '.*_proj', weights: %s}\n";
+    static const struct {
+        const char *weights, *out, *mistake;
+    } rows[] = {{"int4-g32", "few4", NULL},
+                {"int8", "few8", NULL},
+                {"bf16", "few", "code_bits 3, and bf16 has no codes of more bits"},
+                {"q4_0", "few", "code_bits 3, and q4_0 has no codes of more bits"}};
+    char path[512];
+    char text[256];
+
+    (void)state;
+    for (size_t i = 0; i < NW_COUNT(rows); i++) {
+        nw_manifest m = {0};
+        nw_error err = {0};
+        (void)snprintf(text, sizeof text, yaml, rows[i].weights);
+        nw_tmpdir_put(&dir, "few.yaml", text, strlen(text), path, sizeof path);
+        const nw_status st = quantize("tied", path, rows[i].out, 1, &m, &err);
+        if (rows[i].mistake != NULL) {
+            assert_int_equal(st, NW_E_FORMAT);
+            assert_non_null(strstr(err.message, rows[i].mistake));
+            continue;
+        }
+        must(st, &err);
+        assert_int_equal(json_integer_value(json_object_get(m.recipe, "code_bits")), 3);
+        for (size_t k = 0; k < m.n_tensors; k++) { /* between what 2 and 4 bits keep */
+            const nw_manifest_tensor *t = &m.tensors[k];
+            assert_true(!t->targeted || (t->sqnr_db > 9 && t->sqnr_db < 18));
+        }
+        nw_manifest_release(&m);
+    }
+}
+
 static void recipe_file_is_resolved_first_match_wins(void **state)
 {
     static const char yaml[] = "activations: a8\n"
@@ -268,6 +305,8 @@ static struct bad_recipe {
      "'f32', must be fp16 or bf16", "unknown key 'scales'"},
     {"target_of_three", "targets:\n  - {match: a, weights: int8, x: 1}\n", "and nothing else",
      "bad.yaml:2:"},
+    {"code_bits_of_one", "code_bits: 1\ntargets:\n  - {match: a, weights: int8}\n",
+     "bad.yaml:1:", "no whole number from 2 to 7"},
     {"a_list", "- 1\n", "mapping", "bad.yaml"},
 };
 
@@ -519,6 +558,7 @@ int main(void)
         cmocka_unit_test(c6_wrong_source_is_noticed),
         cmocka_unit_test(edited_manifest_is_refused),
         cmocka_unit_test(c8_pattern_that_matches_only_a_container_is_a_mistake),
+        cmocka_unit_test(fewer_codes_are_written_and_said),
         cmocka_unit_test(recipe_file_is_resolved_first_match_wins),
         cmocka_unit_test(unknown_recipe_lists_the_known),
         cmocka_unit_test(c10_same_bytes_for_any_thread_count),
