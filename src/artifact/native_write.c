@@ -3,15 +3,14 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "artifact/native_write.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "artifact/artifact_parts.h"
+#include "artifact/panel_block.h"
 #include "artifact/writer.h"
 #include "base/progress.h"
 #include "base/signal.h"
-#include "formats/panel_rows.h"
 #include "formats/repack.h"
 
 #define BLOCK_BYTES ((size_t)8 << 20) /* of panels that are held at one time */
@@ -20,14 +19,7 @@
 typedef struct {
     const nw_export_job *job;
     const nw_export_tensor *tensor;
-    uint32_t panel0; /* of the block */
-    size_t panel_bytes, scratch_bytes;
-    uint8_t *out;            /* [block panels][panel_bytes] */
-    nw_tensor_error *errors; /* [block panels] */
-    float *rows;             /* [n threads][2][16][n_cols]: values, then decoded ones */
-    uint8_t *scratch;        /* [n threads][scratch_bytes] */
-    atomic_int status;
-    nw_error error;
+    nw_panel_block panels;
 } block;
 
 /* The codes of the rows as they stand; false where a scale has no place in the panel. */
@@ -52,39 +44,24 @@ static bool pack_codes(const nw_export_tensor *t, uint32_t row0, uint32_t n_rows
     return true;
 }
 
-static nw_status make_panel(block *b, uint32_t item, unsigned worker, nw_error *err)
+static nw_status make_panel(const block *b, const nw_panel_place *p, nw_error *err)
 {
     const nw_export_tensor *t = b->tensor;
-    const uint32_t row0 = (b->panel0 + item) * NW_PANEL_ROWS;
-    const uint32_t left = t->n_rows - row0;
-    const uint32_t n_rows = left < NW_PANEL_ROWS ? left : NW_PANEL_ROWS;
-    float *rows = b->rows + (size_t)worker * 2 * NW_PANEL_ROWS * t->n_cols;
-    float *decoded = rows + (size_t)NW_PANEL_ROWS * t->n_cols;
-    uint8_t *panel = b->out + item * b->panel_bytes;
 
-    for (uint32_t r = 0; r < n_rows; r++) {
+    for (uint32_t r = 0; r < p->n_rows; r++) {
         const nw_status st =
-            nw_export_values(b->job->source, t, row0 + r, rows + (size_t)r * t->n_cols, err);
+            nw_export_values(b->job->source, t, p->row0 + r, p->rows + (size_t)r * t->n_cols, err);
         if (st != NW_OK) {
             return st;
         }
     }
     if (t->type.kind == NW_PANEL_F32) {
-        nw_panel_pack_f32(rows, t->n_cols, n_rows, t->n_cols, panel);
-    } else if (!pack_codes(t, row0, n_rows, panel, b->scratch + worker * b->scratch_bytes)) {
+        nw_panel_pack_f32(p->rows, t->n_cols, p->n_rows, t->n_cols, p->panel);
+    } else if (!pack_codes(t, p->row0, p->n_rows, p->panel, p->scratch)) {
         return nw_fail(err, NW_E_FORMAT,
                        "tensor '%s' has a scale in rows %u to %u that no panel holds", t->name,
-                       (unsigned)row0, (unsigned)(row0 + n_rows - 1));
+                       (unsigned)p->row0, (unsigned)(p->row0 + p->n_rows - 1));
     }
-    const nw_panel_rows packed = {.type = t->type,
-                                  .panel = panel,
-                                  .n_rows = n_rows,
-                                  .n_cols = t->n_cols,
-                                  .out = decoded,
-                                  .ld = t->n_cols};
-    const nw_row_error error = nw_panel_error(&packed, rows);
-    b->errors[item] = (nw_tensor_error){0};
-    nw_tensor_error_add_rows(&b->errors[item], &error, (uint64_t)n_rows * t->n_cols);
     return NW_OK;
 }
 
@@ -92,48 +69,35 @@ static void pack_item(void *ctx, size_t item, unsigned worker)
 {
     block *b = ctx;
     nw_error err = {0};
-    int none = NW_OK;
-    const nw_status st = make_panel(b, (uint32_t)item, worker, &err);
+    const nw_panel_place p = nw_panel_block_place(&b->panels, item, worker);
 
-    if (st != NW_OK && atomic_compare_exchange_strong(&b->status, &none, (int)st)) {
-        b->error = err;
+    if (make_panel(b, &p, &err) != NW_OK) {
+        nw_panel_block_fail(&b->panels, &err);
+    } else {
+        nw_panel_block_measure(&b->panels, item, &p, p.panel);
     }
 }
 
 static nw_status block_open(const nw_export_job *job, const nw_export_tensor *t, block *b,
-                            uint32_t *block_panels, nw_error *err)
+                            nw_error *err)
 {
     const size_t n_threads = job->pool != NULL ? nw_pool_threads(job->pool) : 1;
-    const uint32_t n_panels = nw_panel_count(t->n_rows);
-
-    *b = (block){.job = job, .tensor = t};
-    if (!nw_panel_bytes(t->type, t->n_cols, &b->panel_bytes)) {
-        return nw_fail(err, NW_E_RANGE, "tensor '%s': %u columns are too many", t->name,
-                       (unsigned)t->n_cols);
-    }
-    const size_t fit = BLOCK_BYTES / b->panel_bytes + 1;
     const size_t codes = t->type.kind == NW_PANEL_F32 ? 0
                          : t->ckpt->quant != NULL     ? nw_quant_scratch_bytes(t->type, t->n_cols)
                                                   : nw_repack_scratch_bytes(t->format, t->n_cols);
-    *block_panels = fit < n_panels ? (uint32_t)fit : n_panels;
-    b->scratch_bytes = (codes + 63) / 64 * 64;
-    b->out = calloc(*block_panels, b->panel_bytes);
-    b->errors = calloc(*block_panels, sizeof *b->errors);
-    b->rows = calloc(n_threads * 2 * NW_PANEL_ROWS, t->n_cols * sizeof *b->rows);
-    b->scratch = calloc(n_threads, b->scratch_bytes + 64);
-    if (b->out == NULL || b->errors == NULL || b->rows == NULL || b->scratch == NULL) {
-        return nw_fail(err, NW_E_NOMEM, "tensor '%s': no memory for %u panels", t->name,
-                       (unsigned)*block_panels);
-    }
-    return NW_OK;
-}
 
-static void block_close(block *b)
-{
-    free(b->out);
-    free(b->errors);
-    free(b->rows);
-    free(b->scratch);
+    *b = (block){.job = job,
+                 .tensor = t,
+                 .panels = {.name = t->name,
+                            .type = t->type,
+                            .n_rows = t->n_rows,
+                            .n_cols = t->n_cols,
+                            .scratch_bytes = codes}};
+    if (!nw_panel_bytes(t->type, t->n_cols, &b->panels.panel_bytes)) {
+        return nw_fail(err, NW_E_RANGE, "tensor '%s': %u columns are too many", t->name,
+                       (unsigned)t->n_cols);
+    }
+    return nw_panel_block_open(&b->panels, n_threads, BLOCK_BYTES / b->panels.panel_bytes + 1, err);
 }
 
 static nw_status write_matrix(const nw_export_job *job, nw_artifact_writer *w,
@@ -141,28 +105,26 @@ static nw_status write_matrix(const nw_export_job *job, nw_artifact_writer *w,
 {
     const uint32_t n_panels = nw_panel_count(t->n_rows);
     block b;
-    uint32_t step = 0;
-    nw_status st = block_open(job, t, &b, &step, err);
+    nw_status st = block_open(job, t, &b, err);
+    const uint32_t step = b.panels.n_panels;
 
     for (uint32_t p = 0; st == NW_OK && p < n_panels; p += step) {
         const uint32_t n = n_panels - p < step ? n_panels - p : step;
-        b.panel0 = p;
+        b.panels.panel0 = p;
         nw_pool_run(job->pool, n, pack_item, &b);
-        if (atomic_load(&b.status) != NW_OK) {
-            *err = b.error;
-            st = err->code;
-            break;
+        st = nw_panel_block_check(&b.panels, err);
+        for (uint32_t i = 0; st == NW_OK && i < n; i++) {
+            nw_tensor_error_add(sum, &b.panels.errors[i]);
         }
-        for (uint32_t i = 0; i < n; i++) {
-            nw_tensor_error_add(sum, &b.errors[i]);
+        if (st == NW_OK) {
+            st = nw_artifact_writer_add(w, b.panels.out, n * b.panels.panel_bytes, err);
         }
-        st = nw_artifact_writer_add(w, b.out, n * b.panel_bytes, err);
         if (st == NW_OK && nw_stop_requested()) {
             st = nw_fail(err, NW_E_CANCELLED, "stopped at tensor '%s'; nothing was left behind",
                          t->name);
         }
     }
-    block_close(&b);
+    nw_panel_block_close(&b.panels);
     return st;
 }
 

@@ -5,11 +5,11 @@
 #include "quant/quantize.h"
 
 #include <math.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "artifact/panel_block.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/signal.h"
@@ -19,32 +19,16 @@
 #include "quant/preflight.h"
 #include "quant/quantize_parts.h"
 
-/* A block of panels of one tensor; item of the pool: a panel of the block. */
+/* Panels of one tensor; item of the pool: a panel of the block. */
 typedef struct {
     const nw_checkpoint *ckpt;
     const nw_recipe_choice *choice;
     const nw_planned_input *input; /* NULL: nothing is kept wide */
     nw_method_job method;
-    uint32_t panel0; /* first of the block */
-    size_t panel_bytes, scratch_bytes;
-    uint8_t *out;            /* [block panels][panel_bytes]: of two, by turns, the one */
+    nw_panel_block panels;   /* its `out`: of two blocks, by turns, the one */
     uint8_t *behind;         /* that is filled and the one that is written */
-    nw_output_error *output; /* [block panels] */
-    nw_tensor_error *errors; /* [block panels] */
-    float *rows;             /* [n_threads][2][16][n_cols]: values, then decoded ones */
-    uint8_t *scratch;        /* [n_threads][scratch_bytes] */
-    atomic_int status;       /* the first failure, an nw_status */
-    nw_error error;
+    nw_output_error *output; /* [panels of a block] */
 } block_job;
-
-static void job_fail(block_job *job, const nw_error *err)
-{
-    int none = NW_OK;
-
-    if (atomic_compare_exchange_strong(&job->status, &none, (int)err->code)) {
-        job->error = *err;
-    }
-}
 
 static nw_status read_rows(const block_job *job, uint32_t row0, uint32_t n_rows, float *rows,
                            nw_error *err)
@@ -66,33 +50,34 @@ static nw_status read_rows(const block_job *job, uint32_t row0, uint32_t n_rows,
 }
 
 /* *decodable: the panel as memory will hold it. False with the error set. */
-static bool pack_panel(block_job *job, size_t item, const float *rows, uint32_t row0,
-                       uint32_t n_rows, void *scratch, const uint8_t **decodable, nw_error *err)
+static bool pack_panel(block_job *job, size_t item, const nw_panel_place *p,
+                       const uint8_t **decodable, nw_error *err)
 {
     const nw_recipe_choice *ch = job->choice;
-    uint8_t *panel = job->out + item * job->panel_bytes;
+    const uint32_t n_cols = ch->tensor->n_cols;
     uint32_t bad_row = 0;
 
     if (ch->packed != NULL) {
-        if (!nw_lossless_pack_stored(ch->packed, job->panel0 + (uint32_t)item, rows, n_rows,
-                                     ch->tensor->n_cols, scratch, panel, decodable)) {
+        if (!nw_lossless_pack_stored(ch->packed, job->panels.panel0 + (uint32_t)item, p->rows,
+                                     p->n_rows, n_cols, p->scratch, p->panel, decodable)) {
             (void)nw_fail(err, NW_E_IO, "tensor '%s' changed while it was read", ch->tensor->name);
             return false;
         }
         return true;
     }
-    *decodable = panel;
+    *decodable = p->panel;
     if (ch->type.kind == NW_PANEL_BF16_12) {
-        if (!nw_lossless_pack_panel(ch->type, rows, n_rows, ch->tensor->n_cols, scratch, panel)) {
+        if (!nw_lossless_pack_panel(ch->type, p->rows, p->n_rows, n_cols, (void *)p->scratch,
+                                    p->panel)) {
             (void)nw_fail(err, NW_E_IO, "tensor '%s' changed while it was read", ch->tensor->name);
             return false;
         }
         return true;
     }
-    if (!nw_method_pack_panel(&job->method, rows, n_rows, panel, scratch, &job->output[item],
-                              &bad_row)) {
+    if (!nw_method_pack_panel(&job->method, p->rows, p->n_rows, p->panel, p->scratch,
+                              &job->output[item], &bad_row)) {
         (void)nw_fail(err, NW_E_RANGE, "tensor '%s' row %u: values too large for an FP16 scale",
-                      ch->tensor->name, (unsigned)(row0 + bad_row));
+                      ch->tensor->name, (unsigned)(p->row0 + bad_row));
         return false;
     }
     return true;
@@ -101,30 +86,16 @@ static bool pack_panel(block_job *job, size_t item, const float *rows, uint32_t 
 static void quantize_panel(void *ctx, size_t item, unsigned worker)
 {
     block_job *job = ctx;
-    const nw_ckpt_tensor *t = job->choice->tensor;
-    const uint32_t row0 = (job->panel0 + (uint32_t)item) * NW_PANEL_ROWS;
-    const uint32_t left = t->n_rows - row0;
-    const uint32_t n_rows = left < NW_PANEL_ROWS ? left : NW_PANEL_ROWS;
-    float *rows = job->rows + (size_t)worker * 2 * NW_PANEL_ROWS * t->n_cols;
-    float *decoded = rows + (size_t)NW_PANEL_ROWS * t->n_cols;
+    const nw_panel_place p = nw_panel_block_place(&job->panels, item, worker);
     const uint8_t *panel = NULL;
     nw_error err = {0};
 
-    if (read_rows(job, row0, n_rows, rows, &err) != NW_OK ||
-        !pack_panel(job, item, rows, row0, n_rows, job->scratch + worker * job->scratch_bytes,
-                    &panel, &err)) {
-        job_fail(job, &err);
+    if (read_rows(job, p.row0, p.n_rows, p.rows, &err) != NW_OK ||
+        !pack_panel(job, item, &p, &panel, &err)) {
+        nw_panel_block_fail(&job->panels, &err);
         return;
     }
-    const nw_panel_rows packed = {.type = job->choice->type,
-                                  .panel = panel,
-                                  .n_rows = n_rows,
-                                  .n_cols = t->n_cols,
-                                  .out = decoded,
-                                  .ld = t->n_cols};
-    const nw_row_error error = nw_panel_error(&packed, rows);
-    job->errors[item] = (nw_tensor_error){0};
-    nw_tensor_error_add_rows(&job->errors[item], &error, (uint64_t)n_rows * t->n_cols);
+    nw_panel_block_measure(&job->panels, item, &p, panel);
 }
 
 /* Of one panel. */
@@ -140,55 +111,50 @@ static size_t scratch_bytes(const nw_recipe_choice *choice, const nw_method_job 
 }
 
 static nw_status job_open(const nw_quantize_driver *d, const nw_recipe_choice *choice,
-                          const nw_hessian *h, block_job *job, uint32_t *block, nw_error *err)
+                          const nw_hessian *h, block_job *job, nw_error *err)
 {
     const nw_ckpt_tensor *t = choice->tensor;
     const size_t n_threads = nw_pool_threads(d->pool);
-    const uint32_t n_panels = nw_panel_count(t->n_rows);
+    nw_panel_block *b = &job->panels;
 
-    *job = (block_job){.ckpt = d->ckpt,
-                       .choice = choice,
-                       .input = nw_input_plan_of(&d->plan, t->role, t->layer),
-                       .method = {.method = choice->method,
-                                  .type = choice->type,
-                                  .block = choice->block,
-                                  .scales = nw_recipe_scales(d->recipe),
-                                  .h = h,
-                                  .n_cols = t->n_cols}};
+    *job = (block_job){
+        .ckpt = d->ckpt,
+        .choice = choice,
+        .input = nw_input_plan_of(&d->plan, t->role, t->layer),
+        .method = {.method = choice->method,
+                   .type = choice->type,
+                   .block = choice->block,
+                   .scales = nw_recipe_scales(d->recipe),
+                   .h = h,
+                   .n_cols = t->n_cols},
+        .panels = {
+            .name = t->name, .type = choice->type, .n_rows = t->n_rows, .n_cols = t->n_cols}};
     job->method.scales.absmax = choice->absmax;
-    job->scratch_bytes = (scratch_bytes(choice, &job->method) + 63) / 64 * 64;
+    b->scratch_bytes = scratch_bytes(choice, &job->method);
     if (choice->packed != NULL) {
-        job->panel_bytes = choice->packed->bound;
-    } else if (!nw_panel_bytes(choice->type, t->n_cols, &job->panel_bytes)) {
+        b->panel_bytes = choice->packed->bound;
+    } else if (!nw_panel_bytes(choice->type, t->n_cols, &b->panel_bytes)) {
         return nw_fail(err, NW_E_RANGE, "tensor '%s': %u columns are too many", t->name,
                        (unsigned)t->n_cols);
     }
-    const size_t fit = NW_QUANTIZE_BLOCK / job->panel_bytes;
+    const size_t fit = NW_QUANTIZE_BLOCK / b->panel_bytes;
     const size_t least = 4 * n_threads;
-    const size_t want = fit > least ? fit : least;
-    *block = want < n_panels ? (uint32_t)want : n_panels;
-    job->out = calloc(*block, job->panel_bytes);
-    job->behind = calloc(*block, job->panel_bytes);
-    job->errors = calloc(*block, sizeof *job->errors);
-    job->output = calloc(*block, sizeof *job->output);
-    job->rows = calloc(n_threads * 2 * NW_PANEL_ROWS, t->n_cols * sizeof *job->rows);
-    job->scratch = calloc(n_threads, job->scratch_bytes + 1);
-    if (job->out == NULL || job->behind == NULL || job->errors == NULL || job->output == NULL ||
-        job->rows == NULL || job->scratch == NULL) {
-        return nw_fail(err, NW_E_NOMEM, "tensor '%s': no memory for a block of %u panels", t->name,
-                       (unsigned)*block);
+    if (nw_panel_block_open(b, n_threads, fit > least ? fit : least, err) != NW_OK) {
+        return err->code;
     }
-    return NW_OK;
+    job->behind = calloc(b->n_panels, b->panel_bytes);
+    job->output = calloc(b->n_panels, sizeof *job->output);
+    return job->behind != NULL && job->output != NULL
+               ? NW_OK
+               : nw_fail(err, NW_E_NOMEM, "tensor '%s': no memory for a block of %u panels",
+                         t->name, (unsigned)b->n_panels);
 }
 
 static void job_close(block_job *job)
 {
-    free(job->out);
+    nw_panel_block_close(&job->panels);
     free(job->behind);
-    free(job->errors);
     free(job->output);
-    free(job->rows);
-    free(job->scratch);
 }
 
 /* Bytes of the first n panels of the block, which then lie one behind the other: packed ones are shorter
@@ -196,14 +162,15 @@ static void job_close(block_job *job)
 static size_t close_up(const block_job *job, uint32_t n)
 {
     const nw_packed_plan *packed = job->choice->packed;
+    const nw_panel_block *b = &job->panels;
     size_t at = 0;
 
     if (packed == NULL) {
-        return n * job->panel_bytes;
+        return n * b->panel_bytes;
     }
     for (uint32_t i = 0; i < n; i++) {
-        memmove(job->out + at, job->out + i * job->panel_bytes, packed->sizes[job->panel0 + i]);
-        at += packed->sizes[job->panel0 + i];
+        memmove(b->out + at, b->out + i * b->panel_bytes, packed->sizes[b->panel0 + i]);
+        at += packed->sizes[b->panel0 + i];
     }
     return at;
 }
@@ -214,20 +181,19 @@ static nw_status run_block(nw_quantize_driver *d, block_job *job, uint32_t n, nw
     const nw_ckpt_tensor *t = job->choice->tensor;
 
     nw_pool_run(d->pool, n, quantize_panel, job);
-    if (atomic_load(&job->status) != NW_OK) {
-        *err = job->error;
+    if (nw_panel_block_check(&job->panels, err) != NW_OK) {
         return err->code;
     }
     for (uint32_t i = 0; i < n; i++) {
-        nw_tensor_error_add(sum, &job->errors[i]);
+        nw_tensor_error_add(sum, &job->panels.errors[i]);
         output->err += job->output[i].err;
         output->power += job->output[i].power;
     }
     d->n_done += (uint64_t)n * NW_PANEL_ROWS * t->n_cols;
     const size_t n_bytes = close_up(job, n);
-    const nw_status st = nw_artifact_writer_hand(d->writer, job->out, n_bytes, err);
-    uint8_t *filled = job->out;
-    job->out = job->behind;
+    const nw_status st = nw_artifact_writer_hand(d->writer, job->panels.out, n_bytes, err);
+    uint8_t *filled = job->panels.out;
+    job->panels.out = job->behind;
     job->behind = filled;
     return st;
 }
@@ -309,17 +275,18 @@ static void look_ahead(const nw_quantize_driver *d, const nw_recipe_choice *choi
     }
 }
 
-/* All panels of an open job, `block` at a time; in the end nothing of the job's memory is in use. */
-static nw_status write_panels(nw_quantize_driver *d, block_job *job, uint32_t block,
-                              nw_tensor_error *sum, nw_output_error *output, nw_error *err)
+/* All panels of an open job, a block at a time; in the end nothing of the job's memory is in use. */
+static nw_status write_panels(nw_quantize_driver *d, block_job *job, nw_tensor_error *sum,
+                              nw_output_error *output, nw_error *err)
 {
     const nw_recipe_choice *choice = job->choice;
     const uint32_t n_panels = nw_panel_count(choice->tensor->n_rows);
+    const uint32_t block = job->panels.n_panels;
     nw_error late = {.code = NW_OK};
     nw_status st = NW_OK;
 
     for (uint32_t p = 0; st == NW_OK && p < n_panels; p += block) {
-        job->panel0 = p;
+        job->panels.panel0 = p;
         look_ahead(d, choice, p + block, block);
         st = run_block(d, job, n_panels - p < block ? n_panels - p : block, sum, output, err);
         if (st == NW_OK && nw_stop_requested()) {
@@ -344,15 +311,14 @@ static nw_status write_matrix(nw_quantize_driver *d, const nw_recipe_choice *cho
     nw_output_error output = {0};
     const json_t *note = NULL;
     block_job job = {0};
-    uint32_t block = 0;
     nw_status st =
         nw_input_cache_get(&d->inputs, choice, nw_checkpoint_config(d->ckpt)->tied, &h, err);
 
-    st = st == NW_OK ? job_open(d, choice, h, &job, &block, err) : st;
+    st = st == NW_OK ? job_open(d, choice, h, &job, err) : st;
     if (st == NW_OK && choice->packed != NULL) {
         st = write_packed_frame(d, choice, false, err);
     }
-    st = st == NW_OK ? write_panels(d, &job, block, &sum, &output, err) : st;
+    st = st == NW_OK ? write_panels(d, &job, &sum, &output, err) : st;
     job_close(&job);
     if (st == NW_OK && choice->packed != NULL) {
         st = write_packed_frame(d, choice, true, err);
