@@ -28,8 +28,8 @@ class Model:
 MODELS = {m.name: m for m in (
     Model("tiny1m", "data/models/tiny1m", "stories", "int4-g32", 64, 128, 256, 0),
     Model("stories260K", "data/models/stories260K/stories260K.bin", "stories", "int4-g32", 64, 128, 256, 0),
-    Model("smol", "smol", "wiki", "int4-g64", 32, 512, 512, 16, off_grid=1),
-    Model("gemma", "gemma", "wiki", "int4-g128", 16, 512, 512, 6, off_grid=7),
+    Model("smol", "smol", "wiki", "int4-g64", 32, 512, 256, 12, off_grid=1),
+    Model("gemma", "gemma", "wiki", "int4-g128", 24, 256, 256, 8, off_grid=7),
 )}
 
 ALL = ("rtn", "refit", "hqq", "imatrix", "awq", "gptq", "gptq-refit")
