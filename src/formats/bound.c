@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "formats/bound.h"
 
+#include <math.h>
+
 /* A scale d is stored in binary16: relative error 2^-11, or 2^-25 for subnormal ones; a code c carries it
  * to c times as much. FLOAT: a few roundings of float32 on the way, each 2^-24 of the peak. */
 #define HALF      0x1p-11
@@ -63,4 +65,69 @@ const nw_error_bound *nw_format_bound(nw_format_id format)
         }
     }
     return NULL;
+}
+
+/* ---- panels ---- */
+
+/* N codes below the one of zero, or above it, of integers with a scale in binary16 and nothing else. INT8 has
+ * as many on both sides: half a step of P / N, N times the error of d. INT4 has one less above. */
+static nw_error_bound symmetric(double n, bool even_ends, bool f32_scale)
+{
+    const double half = f32_scale ? 0 : HALF;
+    const double tiny = f32_scale ? 0x1p-149 : HALF_TINY;
+
+    return (nw_error_bound){.of_peak = ((even_ends ? 0.5 : 1) + n * half) / n + FLOAT,
+                            .floor = n * tiny};
+}
+
+/* M steps from the least value to the greatest with zero inside. Zero point: rounding it moves the grid by
+ * half a step, by which one end may be clipped; steps are of a scale that is a 2^-11 off. Minimum: as of
+ * blocks that have one. */
+static nw_error_bound ranged(double m, bool minimum)
+{
+    if (minimum) {
+        return (nw_error_bound){MINIMUM(m)};
+    }
+    return (nw_error_bound){
+        .of_range = 0.5 / m + 2 * HALF, .of_peak = FLOAT, .floor = (m + 1) * HALF_TINY};
+}
+
+bool nw_panel_bound(nw_panel_type type, unsigned code_bits, nw_error_bound *out)
+{
+    const unsigned bits = code_bits > 0 ? code_bits : nw_panel_code_bits(type);
+    const double levels = ldexp(1, (int)bits);
+
+    if (type.packed || type.two_level) {
+        return false;
+    }
+    switch (type.kind) {
+    case NW_PANEL_INT8:
+        *out =
+            type.min ? ranged(levels - 1, true) : symmetric(levels / 2 - 1, true, type.group == 0);
+        break;
+    case NW_PANEL_INT4:
+        *out = type.min || type.zero_point ? ranged(levels - 1, type.min)
+                                           : symmetric(levels / 2, false, false);
+        break;
+    case NW_PANEL_BF16:
+    case NW_PANEL_MXFP4:
+        *out = *nw_format_bound(type.kind == NW_PANEL_BF16 ? NW_FMT_BF16 : NW_FMT_MXFP4);
+        break;
+    case NW_PANEL_FP8_E4M3: /* the row's peak is 448: subnormal steps are of 2^-9 */
+        *out = (nw_error_bound){.of_value = 0x1p-4, .of_peak = 0x1p-10 / 448 + FLOAT};
+        break;
+    case NW_PANEL_FP8_E5M2:
+        *out = (nw_error_bound){.of_value = 0x1p-3, .of_peak = 0x1p-17 / 57344 + FLOAT};
+        break;
+    case NW_PANEL_NVFP4: /* as the block, whose scales are here in units of the tensor's */
+        *out = *nw_format_bound(NW_FMT_NVFP4);
+        out->floor = 0;
+        out->of_tensor = 6 * 0x1p-10 / (6 * 448);
+        break;
+    default:
+        return false;
+    }
+    out->format = NW_FMT_F32;
+    out->rms = type.kind == NW_PANEL_INT8 || type.group > 0;
+    return true;
 }

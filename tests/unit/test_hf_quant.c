@@ -162,7 +162,14 @@ static void integers_are_read(void **state)
     f = start();
     awq(&f, false);
     assert_int_equal(n_wrong(&f, AWQ, false, "awq-int4-g16-zp"), 0);
-    f = start();
+}
+
+/* Report D8: what v1 stores less one, v2 stores as it is, and the order of columns is followed. */
+static void d8_zero_points_of_both_versions_of_gptq(void **state)
+{
+    file f = start();
+
+    (void)state;
     gptq(&f, 1, false);
     assert_int_equal(n_wrong(&f, GPTQ("gptq"), false, "gptq-int4-g16-zp"), 0);
     f = start();
@@ -347,6 +354,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(integers_are_read),
+        cmocka_unit_test(d8_zero_points_of_both_versions_of_gptq),
         cmocka_unit_test(twins_are_wrong),
         cmocka_unit_test(floats_are_read),
         cmocka_unit_test(a_group_out_of_range_is_refused),
