@@ -190,9 +190,19 @@ def median_of_seeds(rows, field="kl"):
     return [statistics.median(values) for values in zip(*(row[field] for row in rows))]
 
 
+def decided(values):
+    """Whether the sign of the mean is known, and how many windows would tell one of this size."""
+    mean, lo, hi = interval(values)
+    if math.isnan(lo):
+        return "too few windows"
+    if lo * hi > 0:
+        return "yes"
+    return f"no, {math.ceil(len(values) * ((hi - lo) / 2 / abs(mean)) ** 2)} windows would" if mean else "no"
+
+
 def report_seeds(rows):
-    print("| model, layout | method | seeds | KL, median (range) | [95 %] | less than gptq, window by window |"
-          "\n|---|---|---|---|---|---|")
+    print("| model, layout | method | seeds | KL, median (range) | [95 %] | above gptq, window by window | decided |"
+          "\n|---|---|---|---|---|---|---|")
     for name, layout in dict.fromkeys((r["model"], r["layout"]) for r in rows):
         here = [r for r in rows if (r["model"], r["layout"]) == (name, layout)]
         base = [r for r in here if r["method"] == "gptq"]
@@ -200,12 +210,13 @@ def report_seeds(rows):
             mine = [r for r in here if r["method"] == method]
             kl = sorted(statistics.fmean(r["kl"]) for r in mine)
             _, lo, hi = interval(median_of_seeds(mine))
-            less = "–"
+            above, sure = "–", "–"
             if base and method != "gptq":
                 pairs = zip(median_of_seeds(mine), median_of_seeds(base))
-                less = with_interval([a - b for a, b in pairs])
+                differences = [a - b for a, b in pairs]
+                above, sure = with_interval(differences), decided(differences)
             print(f"| {name}, {layout} | {method} | {len(mine)} | {figure(statistics.median(kl))} "
-                  f"({figure(kl[0])}–{figure(kl[-1])}) | [{figure(lo)}, {figure(hi)}] | {less} |")
+                  f"({figure(kl[0])}–{figure(kl[-1])}) | [{figure(lo)}, {figure(hi)}] | {above} | {sure} |")
 
 
 def report_table(rows):
