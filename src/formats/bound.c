@@ -124,7 +124,9 @@ bool nw_panel_bound(nw_panel_type type, unsigned code_bits, nw_error_bound *out)
         out->floor = 0;
         out->of_tensor = 6 * 0x1p-10 / (6 * 448);
         break;
-    default:
+    case NW_PANEL_F32:
+    case NW_PANEL_BF16_12:
+    case NW_PANEL_KINDS:
         return false;
     }
     out->format = NW_FMT_F32;
