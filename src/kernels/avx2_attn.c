@@ -145,8 +145,8 @@ static nw_avx2_keys keys_of(const nw_attn_page *p, const workspace *w)
     nw_avx2_keys k = {.side = {.w = p->k,
                                .panel = nw_kv_k_panel_bytes(&p->kv),
                                .ahead = p->next_k - p->k,
-                               .n_vectors = (p->kv.d_head + cols - 1) / cols,
-                               .a_stride = NW_ATTN_STRIDE},
+
+                               .n_vectors = (p->kv.d_head + cols - 1) / cols},
                       .factor = 1};
 
     if (nw_kv_scaled(p->kv.k)) {
@@ -175,8 +175,8 @@ static nw_avx2_values values_of(const nw_attn_page *p, const workspace *w, uint3
                                  .panel = nw_kv_panel_bytes(p->kv.v, NW_KV_PAGE),
                                  .ahead = p->next_v - p->v,
                                  .n_vectors = (seen + cols - 1) / cols,
-                                 .n_panels = nw_kv_v_panels(p->kv.d_head),
-                                 .a_stride = NW_AVX2_P_STRIDE}};
+
+                                 .n_panels = nw_kv_v_panels(p->kv.d_head)}};
 
     if (p->kv.v == NW_KV_FP8) {
         widen(v.side.w, v.side.n_panels * v.side.panel / 64, v.side.ahead, w->wide);

@@ -28,8 +28,7 @@ typedef struct {
     size_t panel;     /* bytes from a panel to the next */
     ptrdiff_t ahead;  /* from a byte to the one to ask for */
     uint32_t n_vectors, n_panels;
-    const uint8_t *a; /* first row's numbers */
-    size_t a_stride;
+    const uint8_t *a; /* first row's numbers; rows are NW_ATTN_STRIDE or NW_AVX2_P_STRIDE apart */
 } nw_avx2_side;
 
 /* s [n_rows][NW_KV_PAGE] = factor * scale * (q . k), of words in units of the query's scale. Of the

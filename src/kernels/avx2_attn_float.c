@@ -4,6 +4,7 @@
  * side by side.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/avx2_attn.h"
+#include "kernels/avx2_float.h"
 
 #define MOST 12u /* accumulators */
 
@@ -11,23 +12,12 @@
 typedef struct {
     bool bf16;
     unsigned np, rows;
+    size_t stride; /* bytes from a row to the next */
 } form;
 
 NW_INLINE unsigned panels_of(const unsigned rows)
 {
     return rows == 1 ? 4 : rows <= 3 ? 2 : 1;
-}
-
-/* Column c of the 32 bytes at p: 8 floats, or 8 pairs of BF16. */
-NW_INLINE __m256 column(const uint8_t *p, unsigned c, const form f)
-{
-    const __m256i x = nw_avx2_bytes(p);
-
-    if (!f.bf16) {
-        return _mm256_castsi256_ps(x);
-    }
-    return _mm256_castsi256_ps(c == 0 ? _mm256_slli_epi32(x, 16)
-                                      : _mm256_and_si256(x, _mm256_set1_epi32((int)0xFFFF0000U)));
 }
 
 /* c[v * rows + r] = vector v of the panels at w x row r of a. */
@@ -47,14 +37,11 @@ NW_INLINE void product(const nw_avx2_side *s, const uint8_t *w, __m256 *c, const
         NW_EACH(k, columns) {
             __m256 x[8];
             NW_EACH(v, nv) {
-                x[v] = column(w + v / 2 * s->panel + v % 2 * 32, k, f);
+                x[v] = nw_avx2_column(w + v / 2 * s->panel + v % 2 * 32, k, f.bf16);
             }
             NW_EACH(r, f.rows) {
-                const __m256 b = _mm256_broadcast_ss((const float *)(const void *)a +
-                                                     r * (s->a_stride / sizeof(float)) + k);
-                NW_EACH(v, nv) {
-                    c[v * f.rows + r] = _mm256_fmadd_ps(x[v], b, c[v * f.rows + r]);
-                }
+                const float *at = (const float *)(const void *)(a + r * f.stride);
+                nw_avx2_fma_row(c, x, at + k, r, nv, f.rows);
             }
         }
     }
@@ -85,7 +72,7 @@ NW_INLINE void key_panels(const nw_avx2_keys *k, uint32_t first, const form f)
 /* A page has four panels: those of the last step are there. */
 NW_INLINE void keys(const nw_avx2_keys *k, const bool bf16, const unsigned rows)
 {
-    const form f = {bf16, panels_of(rows), rows};
+    const form f = {bf16, panels_of(rows), rows, NW_ATTN_STRIDE};
 
     for (uint32_t i = 0; i < k->side.n_panels; i += f.np) {
         key_panels(k, i, f);
@@ -110,8 +97,8 @@ NW_INLINE void value_panels(const nw_avx2_values *w, uint32_t first, const form 
 
 NW_INLINE void values(const nw_avx2_values *w, const bool bf16, const unsigned rows)
 {
-    const form f = {bf16, panels_of(rows), rows};
-    const form one = {bf16, 1, rows};
+    const form f = {bf16, panels_of(rows), rows, NW_AVX2_P_STRIDE};
+    const form one = {bf16, 1, rows, NW_AVX2_P_STRIDE};
     uint32_t i = 0;
 
     for (; i + f.np <= w->side.n_panels; i += f.np) {

@@ -11,6 +11,7 @@
 typedef struct {
     bool values, int4;
     unsigned np, rows;
+    size_t stride; /* bytes from a row to the next */
 } form;
 
 NW_INLINE unsigned panels_of(const unsigned rows)
@@ -74,7 +75,7 @@ NW_INLINE void product(const nw_avx2_side *s, const uint8_t *w, __m256i *c, cons
                 x[v] = words(w + v / 2 * s->panel + v % 2 * 32, k, f);
             }
             NW_EACH(r, f.rows) {
-                const __m256i b = spread(a + r * s->a_stride + dword_of(k, f) * sizeof(int32_t));
+                const __m256i b = spread(a + r * f.stride + dword_of(k, f) * sizeof(int32_t));
                 NW_EACH(v, nv) {
                     c[v * f.rows + r] = add_products(c[v * f.rows + r], x[v], b);
                 }
@@ -91,7 +92,7 @@ NW_INLINE void key_panels(const nw_avx2_keys *k, uint32_t first, const form f)
 
     NW_EACH(r, f.rows) {
         nw_avx2_q_head head;
-        memcpy(&head, k->side.a - NW_AVX2_Q_AT + r * k->side.a_stride, sizeof head);
+        memcpy(&head, k->side.a - NW_AVX2_Q_AT + r * f.stride, sizeof head);
         NW_EACH(v, 2 * f.np) {
             c[v * f.rows + r] = _mm256_set1_epi32(-zero * head.sum);
         }
@@ -113,7 +114,7 @@ NW_INLINE void key_panels(const nw_avx2_keys *k, uint32_t first, const form f)
 /* A page has four panels: those of the last step are there. */
 NW_INLINE void keys(const nw_avx2_keys *k, const bool int4, const unsigned rows)
 {
-    const form f = {false, int4, panels_of(rows), rows};
+    const form f = {false, int4, panels_of(rows), rows, NW_ATTN_STRIDE};
 
     for (uint32_t i = 0; i < k->side.n_panels; i += f.np) {
         key_panels(k, i, f);
@@ -142,8 +143,8 @@ NW_INLINE void value_panels(const nw_avx2_values *w, uint32_t first, const form 
 
 NW_INLINE void values(const nw_avx2_values *w, const bool int4, const unsigned rows)
 {
-    const form f = {true, int4, panels_of(rows), rows};
-    const form one = {true, int4, 1, rows};
+    const form f = {true, int4, panels_of(rows), rows, NW_AVX2_P_STRIDE};
+    const form one = {true, int4, 1, rows, NW_AVX2_P_STRIDE};
     uint32_t i = 0;
 
     for (; i + f.np <= w->side.n_panels; i += f.np) {

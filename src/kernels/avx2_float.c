@@ -16,6 +16,8 @@
 #define CHUNK  256u /* columns: 6 KiB of activations, 8 KiB of BF16 a panel */
 #define PANELS 4u   /* of a block */
 #define MOST   12u  /* accumulators of a tile */
+#define ASKING \
+    4u /* tokens from which on what comes next is asked for: fewer leave it to the hardware */
 
 /* What is constant in a function: panels of a tile (of two vectors each) and tokens. */
 typedef struct {
@@ -31,6 +33,7 @@ typedef struct {
     size_t lda;
     float *y; /* first token, first row */
     size_t ldy;
+    ptrdiff_t ahead;         /* from a byte of w to the one to ask for; 0: none */
     uint32_t n_cols, n_rows; /* n_rows: from here to the end of the matrix */
     bool first;              /* chunk: sums begin at 0 */
     const float *
@@ -81,16 +84,16 @@ NW_INLINE void run_form(const tile *t, const form f)
         }
     }
     for (uint32_t j = 0; j < steps; j++, w += 64, a += columns) {
+        NW_EACH(p, f.np) {
+            _mm_prefetch((const char *)(w + p * t->w_stride + t->ahead), _MM_HINT_T1);
+        }
         NW_EACH(k, columns) {
             __m256 x[4];
             NW_EACH(v, nv) {
                 x[v] = nw_avx2_column(w + v / 2 * t->w_stride + v % 2 * 32, k, f.bf16);
             }
             NW_EACH(m, f.mr) {
-                const __m256 b = _mm256_broadcast_ss(a + m * t->lda + k);
-                NW_EACH(v, nv) {
-                    c[v * f.mr + m] = _mm256_fmadd_ps(x[v], b, c[v * f.mr + m]);
-                }
+                nw_avx2_fma_row(c, x, a + m * t->lda + k, m, nv, f.mr);
             }
         }
     }
@@ -161,6 +164,11 @@ static void run_chunk(const tile *chunk, uint32_t n_panels, uint32_t n_tokens, b
             np = n_panels - p < most ? n_panels - p : most;
             tile t = *chunk;
             t.w += p * t.w_stride;
+            /* the first tile asks for what comes next: other panels, or their next chunk */
+            t.ahead = i > 0 || t.ahead == 0 ? 0
+                      : p + 2 * np <= n_panels
+                          ? (ptrdiff_t)(np * t.w_stride)
+                          : t.ahead - (ptrdiff_t)((n_panels - np) * t.w_stride);
             t.a += t0 * t.lda;
             t.y += t0 * t.ldy + (size_t)p * NW_PANEL_ROWS;
             t.n_rows -= p * NW_PANEL_ROWS;
@@ -192,18 +200,26 @@ static void begin_block(block *b, uint32_t p, uint32_t n_panels)
     }
 }
 
+static bool as_it_lies(nw_panel_kind kind)
+{
+    return kind == NW_PANEL_BF16 || kind == NW_PANEL_F32;
+}
+
 /* Columns [c0, c0 + n) of the block's panels as what tiles read. */
-static void open_chunk(block *b, uint32_t c0, uint32_t n, tile *t)
+static void open_chunk(block *b, uint32_t c0, uint32_t n, uint32_t n_tokens, tile *t)
 {
     const nw_panel_kind kind = b->weight->type.kind;
 
     t->n_cols = n;
-    if (kind == NW_PANEL_BF16 || kind == NW_PANEL_F32) {
-        t->w = b->panels + (size_t)c0 * NW_PANEL_ROWS * (kind == NW_PANEL_F32 ? 4 : 2);
+    if (as_it_lies(kind)) {
+        const size_t column = (size_t)NW_PANEL_ROWS * (kind == NW_PANEL_F32 ? 4 : 2);
+        t->w = b->panels + c0 * column;
         t->w_stride = b->panel;
+        t->ahead = n_tokens >= ASKING ? (ptrdiff_t)(n * column) : 0;
         return;
     }
     t->w = b->wide;
+    t->ahead = 0;
     t->w_stride = (size_t)CHUNK * NW_PANEL_ROWS * 2;
     for (uint32_t i = 0; i < b->n_panels; i++) {
         const uint8_t *panel = b->panels + i * b->panel;
@@ -226,14 +242,16 @@ static void run_block(block *b, const nw_act *a, tile t)
 
     t.scale_stride = b->panel / sizeof(float);
     t.factor = kind == NW_PANEL_FP8_E4M3 ? NW_AVX2_E4M3_FACTOR : 1;
-    for (uint32_t c0 = 0; c0 < n; c0 += CHUNK) {
-        const uint32_t cols = n - c0 < CHUNK ? n - c0 : CHUNK;
+    /* one tile has nothing to come back to: longer streams */
+    const uint32_t most = as_it_lies(kind) && a->n_tokens <= NW_TILE_TOKENS ? n : CHUNK;
+    for (uint32_t c0 = 0; c0 < n; c0 += most) {
+        const uint32_t cols = n - c0 < most ? n - c0 : most;
         t.first = c0 == 0;
         t.a = (const float *)a->data + c0;
         if (fp8 && c0 + cols == n) {
             t.scales = (const float *)(const void *)b->panels;
         }
-        open_chunk(b, c0, cols, &t);
+        open_chunk(b, c0, cols, a->n_tokens, &t);
         run_chunk(&t, b->n_panels, a->n_tokens, kind != NW_PANEL_F32);
     }
 }

@@ -15,6 +15,29 @@ void nw_avx2_linear_float(const nw_weight *w, const nw_act *a, uint32_t panel0, 
 void nw_avx2_linear_float_one(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
                               float *y);
 
+/* c[0] += x[0] * a, c[1] += x[1] * a. As gcc orders them, tiles of 12 sums run out of registers. */
+NW_INLINE void nw_avx2_fma2(__m256 *c0, __m256 *c1, __m256 x0, __m256 x1, const float *a)
+{
+    __m256 b;
+    __asm__("vbroadcastss %5, %2\n\tvfmadd231ps %3, %2, %0\n\tvfmadd231ps %4, %2, %1"
+            : "+x"(*c0), "+x"(*c1), "=&x"(b)
+            : "x"(x0), "x"(x1), "m"(*a));
+}
+
+/* Sums c[v * rows + r] of nv vectors x and a row: two of them by themselves, for few rows more. */
+NW_INLINE void nw_avx2_fma_row(__m256 *c, const __m256 *x, const float *a, const unsigned r,
+                               const unsigned nv, const unsigned rows)
+{
+    if (nv == 2) {
+        nw_avx2_fma2(&c[r], &c[rows + r], x[0], x[1], a);
+        return;
+    }
+    const __m256 b = _mm256_broadcast_ss(a);
+    NW_EACH(v, nv) {
+        c[v * rows + r] = _mm256_fmadd_ps(x[v], b, c[v * rows + r]);
+    }
+}
+
 /* Column k of the 32 bytes at p: of pairs of BF16, or 8 floats. */
 NW_INLINE __m256 nw_avx2_column(const uint8_t *p, unsigned k, const bool bf16)
 {
