@@ -3,19 +3,16 @@
  * all threads. Each tensor is decoded again as a reader will, and held to the source's values.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "artifact/export_parts.h"
 #include "artifact/hf_files.h"
-#include "base/file.h"
+#include "artifact/row_blocks.h"
+#include "artifact/shards.h"
 #include "base/progress.h"
-#include "base/signal.h"
 #include "formats/fp4.h"
 #include "formats/fp8.h"
-#include "model/safetensors.h"
 
 #define BLOCK_VALUES ((size_t)1 << 21) /* plain values that are held at one time */
 #define MEGABYTE     1000000U          /* what progress counts in */
@@ -27,27 +24,22 @@ typedef struct {
     void *scratch;        /* of nw_export_codes */
 } worker_mem;
 
-/* Rows [row0, row0 + n_rows) of a part; items of the pool are panels of them. */
-typedef struct {
-    const nw_export_job *job;
-    const nw_export_part *part;
-    uint32_t row0, n_rows;
-    size_t row_bytes;        /* of plain values */
-    uint8_t *out;            /* plain values: of the block; else the whole part */
-    worker_mem *mem;         /* [n threads] */
-    nw_tensor_error *errors; /* [panels] */
-    atomic_int status;
-    nw_error error;
-} block;
-
 typedef struct {
     const nw_export_job *job;
     const nw_export_parts *parts;
-    size_t *shard_of; /* [parts] */
-    size_t n_shards;
-    uint64_t total_bytes, n_done;
+    uint64_t n_done;
     nw_progress progress;
 } writer;
+
+/* Rows of a part on their way; pieces are panels of them. */
+typedef struct {
+    const nw_export_job *job;
+    const nw_export_part *part;
+    nw_st_writer *file;
+    size_t row_bytes; /* of plain values */
+    uint8_t *out;     /* plain values: of the block; else the whole part */
+    worker_mem *mem;  /* [n threads] */
+} block;
 
 /* Values of a row of codes as a reader of the written bytes has them. */
 static void decode(const nw_export_part *p, const nw_export_row *r, float *out)
@@ -92,7 +84,7 @@ static bool is_whole(const nw_export_part *p)
     return p->put != NULL || p->put_values != NULL;
 }
 
-static nw_status put_row(const block *b, uint32_t row, worker_mem *m, nw_error *err)
+static nw_status put_row(const block *b, uint32_t row, uint32_t at, worker_mem *m, nw_error *err)
 {
     const nw_export_part *p = b->part;
     const nw_export_tensor *t = p->tensor;
@@ -115,7 +107,7 @@ static nw_status put_row(const block *b, uint32_t row, worker_mem *m, nw_error *
         decode(p, &m->row, m->back);
     } else {
         const nw_format *f = nw_format_get(p->format);
-        uint8_t *dst = b->out + (size_t)(row - b->row0) * b->row_bytes;
+        uint8_t *dst = b->out + (size_t)at * b->row_bytes;
         f->encode(m->values, dst, t->n_cols);
         f->decode(dst, m->back, t->n_cols);
     }
@@ -128,26 +120,20 @@ static nw_status put_row(const block *b, uint32_t row, worker_mem *m, nw_error *
     return NW_OK;
 }
 
-static void put_panel(void *ctx, size_t item, unsigned worker)
+static nw_status put_panel(void *ctx, uint32_t row0, uint32_t at, uint32_t n, unsigned worker,
+                           nw_tensor_error *e, nw_error *err)
 {
-    block *b = ctx;
-    const uint32_t first = (uint32_t)item * NW_PANEL_ROWS;
-    const uint32_t left = b->n_rows - first;
+    const block *b = ctx;
     worker_mem *m = &b->mem[worker];
-    nw_error err = {0};
-    int none = NW_OK;
     nw_status st = NW_OK;
 
-    b->errors[item] = (nw_tensor_error){0};
-    for (uint32_t r = 0; st == NW_OK && r < left && r < NW_PANEL_ROWS; r++) {
-        st = put_row(b, b->row0 + first + r, m, &err);
+    for (uint32_t r = 0; st == NW_OK && r < n; r++) {
+        st = put_row(b, row0 + r, at + r, m, err);
         if (st == NW_OK && b->part->to != NULL) {
-            nw_tensor_error_measure(&b->errors[item], m->values, m->back, b->part->tensor->n_cols);
+            nw_tensor_error_measure(e, m->values, m->back, b->part->tensor->n_cols);
         }
     }
-    if (st != NW_OK && atomic_compare_exchange_strong(&b->status, &none, (int)st)) {
-        b->error = err;
-    }
+    return st;
 }
 
 static bool mem_open(const nw_export_tensor *t, worker_mem *m)
@@ -177,7 +163,6 @@ static void block_close(block *b, unsigned n_threads)
         free(b->mem[i].scratch);
     }
     free(b->mem);
-    free(b->errors);
     free(b->out);
 }
 
@@ -191,49 +176,31 @@ static uint64_t part_bytes(const nw_export_part *p)
     return n * nw_format_get(p->format)->block_bytes;
 }
 
-static nw_status block_open(const writer *w, const nw_export_part *p, block *b,
-                            uint32_t *block_rows, nw_error *err)
+static nw_status block_open(const writer *w, const nw_export_part *p, block *b, uint32_t block_rows,
+                            nw_error *err)
 {
     const nw_export_tensor *t = p->tensor;
     const unsigned n_threads = nw_pool_threads(w->job->pool);
-    const size_t fit = BLOCK_VALUES / t->n_cols / NW_PANEL_ROWS * NW_PANEL_ROWS;
-    const size_t rows = is_whole(p) ? t->n_rows : fit < NW_PANEL_ROWS ? NW_PANEL_ROWS : fit;
 
     *b = (block){.job = w->job, .part = p};
-    *block_rows = rows < t->n_rows ? (uint32_t)rows : t->n_rows;
     b->row_bytes = (size_t)t->n_cols * nw_format_get(p->format)->block_bytes;
-    b->out = is_whole(p) ? calloc(part_bytes(p), 1) : calloc(*block_rows, b->row_bytes);
-    b->errors = calloc(nw_panel_count(*block_rows), sizeof *b->errors);
+    b->out = is_whole(p) ? calloc(part_bytes(p), 1) : calloc(block_rows, b->row_bytes);
     b->mem = calloc(n_threads, sizeof *b->mem);
-    bool ok = b->out != NULL && b->errors != NULL && b->mem != NULL;
+    bool ok = b->out != NULL && b->mem != NULL;
     for (unsigned i = 0; ok && i < n_threads; i++) {
         ok = mem_open(t, &b->mem[i]);
     }
     return ok ? NW_OK
               : nw_fail(err, NW_E_NOMEM, "tensor '%s': no memory for %u rows", p->name,
-                        (unsigned)*block_rows);
+                        (unsigned)block_rows);
 }
 
-static nw_status run_block(const writer *w, block *b, nw_st_writer *st_writer, nw_tensor_error *sum,
-                           nw_error *err)
+static nw_status write_rows(void *ctx, uint32_t n_rows, nw_error *err)
 {
-    const uint32_t n_panels = nw_panel_count(b->n_rows);
+    const block *b = ctx;
 
-    nw_pool_run(w->job->pool, n_panels, put_panel, b);
-    if (atomic_load(&b->status) != NW_OK) {
-        *err = b->error;
-        return err->code;
-    }
-    for (uint32_t i = 0; i < n_panels; i++) {
-        nw_tensor_error_add(sum, &b->errors[i]);
-    }
-    if (nw_stop_requested()) {
-        return nw_fail(err, NW_E_CANCELLED, "stopped at tensor '%s'; nothing was left behind",
-                       b->part->name);
-    }
-    return nw_st_writer_write(st_writer, b->part->name, b->out,
-                              is_whole(b->part) ? part_bytes(b->part) : b->n_rows * b->row_bytes,
-                              err);
+    return nw_st_writer_write(b->file, b->part->name, b->out,
+                              is_whole(b->part) ? part_bytes(b->part) : n_rows * b->row_bytes, err);
 }
 
 static nw_status report(const writer *w, const nw_export_part *p, const nw_tensor_error *e,
@@ -249,24 +216,33 @@ static nw_status report(const writer *w, const nw_export_part *p, const nw_tenso
     return nw_loss_add(w->job->loss, &row, err);
 }
 
-static nw_status write_part(writer *w, nw_st_writer *st_writer, const nw_export_part *p,
-                            nw_error *err)
+static nw_status write_part(void *ctx, size_t i, nw_st_writer *file, nw_error *err)
 {
-    const uint32_t n_rows = p->tensor->n_rows;
+    writer *w = ctx;
+    const nw_export_part *p = &w->parts->items[i];
+    const nw_export_tensor *t = p->tensor;
     nw_tensor_error sum = {0};
-    uint32_t block_rows = 0;
     block b;
 
     if (p->numbers != NULL) {
         w->n_done += part_bytes(p);
-        return nw_st_writer_write(st_writer, p->name, p->numbers, part_bytes(p), err);
+        return nw_st_writer_write(file, p->name, p->numbers, part_bytes(p), err);
     }
-    nw_status st = block_open(w, p, &b, &block_rows, err);
-
-    for (uint32_t r = 0; st == NW_OK && r < n_rows; r += block_rows) {
-        b.row0 = r;
-        b.n_rows = n_rows - r < block_rows ? n_rows - r : block_rows;
-        st = run_block(w, &b, st_writer, &sum, err);
+    const nw_row_blocks rows = {
+        .tensor = p->name,
+        .n_rows = t->n_rows,
+        .piece_rows = NW_PANEL_ROWS,
+        .block_rows = is_whole(p)
+                          ? t->n_rows
+                          : nw_row_blocks_fit(BLOCK_VALUES, t->n_cols, NW_PANEL_ROWS, t->n_rows),
+        .pool = w->job->pool,
+        .make = put_panel,
+        .write = write_rows,
+        .ctx = &b};
+    nw_status st = block_open(w, p, &b, rows.block_rows, err);
+    b.file = file;
+    if (st == NW_OK) {
+        st = nw_row_blocks_run(&rows, &sum, err);
     }
     block_close(&b, nw_pool_threads(w->job->pool));
     w->n_done += part_bytes(p);
@@ -287,88 +263,33 @@ static int by_type_and_name(const void *a, const void *b)
     return sx != sy ? (sx < sy) - (sx > sy) : strcmp(x->name, y->name);
 }
 
-static nw_status assign_shards(writer *w, nw_error *err)
+static nw_status write_tensors(writer *w, nw_error *err)
 {
-    const uint64_t most = w->job->shard_bytes > 0 ? w->job->shard_bytes : UINT64_MAX;
-    uint64_t used = 0;
+    const nw_export_parts *l = w->parts;
+    nw_st_decl *decls = calloc(l->n + 1, sizeof *decls);
+    nw_shards shards = {0};
 
-    w->shard_of = calloc(w->parts->n + 1, sizeof *w->shard_of);
-    if (w->shard_of == NULL) {
-        return nw_fail(err, NW_E_NOMEM, "no memory for %zu tensors", w->parts->n);
+    if (decls == NULL) {
+        return nw_fail(err, NW_E_NOMEM, "no memory for %zu tensors", l->n);
     }
-    w->n_shards = 1;
-    for (size_t i = 0; i < w->parts->n; i++) {
-        const uint64_t bytes = part_bytes(&w->parts->items[i]);
-        if (used > 0 && bytes > most - (used < most ? used : most)) {
-            w->n_shards++;
-            used = 0;
-        }
-        w->shard_of[i] = w->n_shards - 1;
-        used += bytes;
-        w->total_bytes += bytes;
+    for (size_t i = 0; i < l->n; i++) {
+        const nw_export_part *p = &l->items[i];
+        decls[i] = (nw_st_decl){.name = p->name,
+                                .format = p->format,
+                                .n_dims = p->n_dims,
+                                .dims = {p->dims[0], p->dims[1], p->dims[2]}};
     }
-    return NW_OK;
-}
-
-static nw_status open_shard(const writer *w, size_t shard, nw_st_writer **out, nw_error *err)
-{
-    nw_st_decl *decls = calloc(w->parts->n + 1, sizeof *decls);
-    char name[64];
-    size_t k = 0;
-
-    nw_st_shard_name(shard, w->n_shards, name);
-    char *path = nw_path_join(w->job->dir, name);
-    nw_status st = NW_OK;
-    if (decls == NULL || path == NULL) {
-        st = nw_fail(err, NW_E_NOMEM, "%s: no memory for %zu tensors", name, w->parts->n);
-        goto out;
-    }
-    for (size_t i = 0; i < w->parts->n; i++) {
-        const nw_export_part *p = &w->parts->items[i];
-        if (w->shard_of[i] == shard) {
-            decls[k++] = (nw_st_decl){.name = p->name,
-                                      .format = p->format,
-                                      .n_dims = p->n_dims,
-                                      .dims = {p->dims[0], p->dims[1], p->dims[2]}};
-        }
-    }
-    st = nw_st_writer_open(path, decls, k, NULL, 8, out, err);
-out:
-    free(decls);
-    free(path);
-    return st;
-}
-
-static nw_status write_shard(writer *w, size_t shard, nw_error *err)
-{
-    nw_st_writer *st_writer = NULL;
-    nw_status st = open_shard(w, shard, &st_writer, err);
-
-    for (size_t i = 0; st == NW_OK && i < w->parts->n; i++) {
-        if (w->shard_of[i] == shard) {
-            st = write_part(w, st_writer, &w->parts->items[i], err);
-        }
+    nw_status st = nw_shards_plan(decls, l->n, w->job->shard_bytes, &shards, err);
+    if (st == NW_OK && w->job->progress != NULL) {
+        nw_progress_begin(&w->progress, w->job->progress, "MB", shards.total_bytes / MEGABYTE);
     }
     if (st == NW_OK) {
-        st = nw_st_writer_commit(st_writer, err);
+        st = nw_shards_write(&shards, w->job->dir, write_part, w, err);
     }
-    nw_st_writer_close(st_writer);
+    *w->job->n_bytes = shards.total_bytes;
+    nw_shards_release(&shards);
+    free(decls);
     return st;
-}
-
-static nw_status write_index(const writer *w, nw_error *err)
-{
-    json_t *map = json_object();
-    char name[64];
-
-    for (size_t i = 0; i < w->parts->n; i++) {
-        nw_st_shard_name(w->shard_of[i], w->n_shards, name);
-        (void)json_object_set_new(map, w->parts->items[i].name, json_string(name));
-    }
-    return nw_hf_json_write(w->job->dir, "model.safetensors.index.json",
-                            json_pack("{s:{s:I}, s:o}", "metadata", "total_size",
-                                      (json_int_t)w->total_bytes, "weight_map", map),
-                            err);
 }
 
 static nw_status write_config(const nw_export_job *job, const char *torch_dtype,
@@ -391,25 +312,14 @@ nw_status nw_export_parts_write(const nw_export_job *job, nw_export_parts *l,
     nw_status st = NW_OK;
 
     qsort(l->items, l->n, sizeof *l->items, by_type_and_name);
-    st = assign_shards(&w, err);
-    if (st == NW_OK && job->progress != NULL) {
-        nw_progress_begin(&w.progress, job->progress, "MB", w.total_bytes / MEGABYTE);
-    }
-    for (size_t s = 0; st == NW_OK && s < w.n_shards; s++) {
-        st = write_shard(&w, s, err);
-    }
-    if (st == NW_OK && w.n_shards > 1) {
-        st = write_index(&w, err);
-    }
+    st = write_tensors(&w, err);
     if (st == NW_OK) {
         st = nw_export_hf_files(job, err);
     }
     if (st == NW_OK) {
-        *job->n_bytes = w.total_bytes;
         st = write_config(job, torch_dtype, quantization, err);
     } else {
         json_decref(quantization);
     }
-    free(w.shard_of);
     return st;
 }

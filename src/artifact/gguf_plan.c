@@ -85,6 +85,17 @@ static void fall_back(nw_gguf_item *item, const char *why)
     item->fallback = why;
 }
 
+/* llama.cpp's graphs of some architectures multiply by NVFP4 codes of the feed-forward as if their
+ * tensor scale were 1: values some thousand times too large, and no number in the end. */
+static bool scale_is_lost(const nw_export_job *job, const nw_export_tensor *t)
+{
+    const nw_arch *a = nw_arch_get(nw_export_config(job->source)->arch);
+    const float scale = nw_export_tensor_scale(t, 0);
+
+    return t->type.kind == NW_PANEL_NVFP4 && a->gguf_no_ffn_scales && (scale < 1 || scale > 1) &&
+           (t->role == NW_ROLE_GATE || t->role == NW_ROLE_UP || t->role == NW_ROLE_DOWN);
+}
+
 static nw_status type_of_panels(const nw_export_job *job, nw_gguf_item *item, nw_error *err)
 {
     const nw_export_tensor *t = item->tensor;
@@ -101,6 +112,8 @@ static nw_status type_of_panels(const nw_export_job *job, nw_gguf_item *item, nw
     }
     if (t->type.kind == NW_PANEL_NVFP4 && !one_scale(t)) {
         fall_back(item, "its panels have several tensor scales, GGUF keeps one; written as BF16");
+    } else if (scale_is_lost(job, t)) {
+        fall_back(item, "llama.cpp leaves out the tensor scale of NVFP4 here; written as BF16");
     } else if (nw_unpack_format(t->type, t->n_cols, &set, &item->format)) {
         item->unpack = true;
         item->scale = nw_export_tensor_scale(t, 0);

@@ -5,15 +5,14 @@
 #include "artifact/gguf_write.h"
 
 #include <math.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "artifact/gguf_keys.h"
 #include "artifact/gguf_write_parts.h"
+#include "artifact/row_blocks.h"
 #include "base/file.h"
 #include "base/progress.h"
-#include "base/signal.h"
 #include "formats/unpack_blocks.h"
 
 #define BLOCK_VALUES ((size_t)1 << 21) /* values of the rows that are held at one time */
@@ -22,29 +21,28 @@
 
 #define QUANTIZATION_VERSION 2 /* of the block layouts, as ggml counts */
 
+typedef struct writer writer;
+
 /* Rows of one tensor. */
 typedef struct {
     const nw_export_job *job;
+    writer *writer;
     const nw_gguf_item *item;
-    uint32_t row0, n_rows; /* of the block */
     size_t row_bytes;
     uint8_t *out;     /* [block rows][row_bytes] */
     float *values;    /* [n threads][2][n_cols]: as in the source, as written */
     int8_t *codes;    /* [n threads][n_cols] */
     uint8_t *scratch; /* [n threads][scratch_bytes], of nw_export_panel */
     size_t scratch_bytes;
-    nw_tensor_error *errors; /* [pieces of a block] */
-    atomic_int status;
-    nw_error error;
 } block;
 
-typedef struct {
+struct writer {
     const nw_export_job *job;
     nw_gguf_writer *file;
     nw_gguf_plan plan;
     nw_progress progress;
     uint64_t n_done;
-} writer;
+};
 
 /* Bytes of one row from the values that the model has. */
 static nw_status encode_row(const block *b, float *source, uint8_t *dst, nw_error *err)
@@ -84,14 +82,14 @@ static nw_status measure_row(const block *b, const float *source, float *back, c
     return NW_OK;
 }
 
-static nw_status make_row(const block *b, uint32_t row, unsigned worker, nw_tensor_error *e,
-                          nw_error *err)
+static nw_status make_row(const block *b, uint32_t row, uint32_t at_row, unsigned worker,
+                          nw_tensor_error *e, nw_error *err)
 {
     const nw_gguf_item *item = b->item;
     const nw_export_tensor *t = item->tensor;
     const uint32_t hf_row = nw_gguf_item_row(item, row);
     float *source = b->values + (size_t)worker * 2 * t->n_cols;
-    uint8_t *dst = b->out + (size_t)(row - b->row0) * b->row_bytes;
+    uint8_t *dst = b->out + (size_t)at_row * b->row_bytes;
 
     if (item->raw) { /* the same bytes: nothing to measure */
         memcpy(dst, t->is_vector ? t->ckpt->data : nw_checkpoint_row(t->ckpt, hf_row),
@@ -114,48 +112,36 @@ static nw_status make_row(const block *b, uint32_t row, unsigned worker, nw_tens
     return st == NW_OK ? measure_row(b, source, source + t->n_cols, dst, e, err) : st;
 }
 
-static void make_piece(void *ctx, size_t piece, unsigned worker)
+static nw_status make_piece(void *ctx, uint32_t row0, uint32_t at, uint32_t n, unsigned worker,
+                            nw_tensor_error *e, nw_error *err)
 {
-    block *b = ctx;
-    const uint32_t first = (uint32_t)piece * PIECE_ROWS;
-    const uint32_t n = b->n_rows - first < PIECE_ROWS ? b->n_rows - first : PIECE_ROWS;
-    nw_error err = {0};
-    int none = NW_OK;
     nw_status st = NW_OK;
 
-    b->errors[piece] = (nw_tensor_error){0};
     for (uint32_t r = 0; st == NW_OK && r < n; r++) {
-        st = make_row(b, b->row0 + first + r, worker, &b->errors[piece], &err);
+        st = make_row(ctx, row0 + r, at + r, worker, e, err);
     }
-    if (st != NW_OK && atomic_compare_exchange_strong(&b->status, &none, (int)st)) {
-        b->error = err;
-    }
+    return st;
 }
 
-static nw_status block_open(const nw_export_job *job, const nw_gguf_item *item, block *b,
-                            uint32_t *block_rows, nw_error *err)
+static nw_status block_open(writer *w, const nw_gguf_item *item, block *b, uint32_t block_rows,
+                            nw_error *err)
 {
     const nw_export_tensor *t = item->tensor;
-    const size_t fit = BLOCK_VALUES / t->n_cols / PIECE_ROWS * PIECE_ROWS;
-    const size_t rows = fit < PIECE_ROWS ? PIECE_ROWS : fit;
-    const size_t n_threads = job->pool != NULL ? nw_pool_threads(job->pool) : 1;
+    const size_t n_threads = w->job->pool != NULL ? nw_pool_threads(w->job->pool) : 1;
 
-    *b = (block){.job = job, .item = item};
-    *block_rows = rows < t->n_rows ? (uint32_t)rows : t->n_rows;
+    *b = (block){.job = w->job, .writer = w, .item = item};
     if (!nw_format_bytes(nw_format_get(item->format), t->n_cols, &b->row_bytes)) {
         return nw_fail(err, NW_E_RANGE, "tensor '%s': %u columns are no whole blocks of %s",
                        t->name, (unsigned)t->n_cols, nw_format_get(item->format)->name);
     }
-    b->out = calloc(*block_rows, b->row_bytes);
+    b->out = calloc(block_rows, b->row_bytes);
     b->values = calloc(n_threads * 2 * t->n_cols, sizeof *b->values);
     b->codes = calloc(n_threads * t->n_cols, sizeof *b->codes);
-    b->errors = calloc((size_t)*block_rows / PIECE_ROWS + 1, sizeof *b->errors);
     b->scratch_bytes = (nw_export_scratch_bytes(t) + 63) / 64 * 64;
     b->scratch = calloc(n_threads, b->scratch_bytes + 64);
-    if (b->scratch == NULL || b->out == NULL || b->values == NULL || b->codes == NULL ||
-        b->errors == NULL) {
+    if (b->scratch == NULL || b->out == NULL || b->values == NULL || b->codes == NULL) {
         return nw_fail(err, NW_E_NOMEM, "tensor '%s': no memory for %u rows", t->name,
-                       (unsigned)*block_rows);
+                       (unsigned)block_rows);
     }
     return NW_OK;
 }
@@ -166,26 +152,19 @@ static void block_close(block *b)
     free(b->values);
     free(b->codes);
     free(b->scratch);
-    free(b->errors);
 }
 
-static nw_status run_block(writer *w, block *b, nw_tensor_error *sum, nw_error *err)
+static nw_status write_rows(void *ctx, uint32_t n_rows, nw_error *err)
 {
-    const size_t pieces = ((size_t)b->n_rows + PIECE_ROWS - 1) / PIECE_ROWS;
+    const block *b = ctx;
+    writer *w = b->writer;
+    const nw_status st = nw_gguf_writer_write(w->file, b->out, n_rows * b->row_bytes, err);
 
-    nw_pool_run(w->job->pool, pieces, make_piece, b);
-    if (atomic_load(&b->status) != NW_OK) {
-        *err = b->error;
-        return err->code;
+    w->n_done += (uint64_t)n_rows * b->row_bytes;
+    if (st == NW_OK && w->job->progress != NULL) {
+        nw_progress_step(&w->progress, w->n_done / MEGABYTE);
     }
-    for (size_t i = 0; i < pieces; i++) {
-        nw_tensor_error_add(sum, &b->errors[i]);
-    }
-    if (nw_stop_requested()) {
-        return nw_fail(err, NW_E_CANCELLED, "stopped at tensor '%s'; nothing was left behind",
-                       b->item->tensor->name);
-    }
-    return nw_gguf_writer_write(w->file, b->out, b->n_rows * b->row_bytes, err);
+    return st;
 }
 
 static nw_status report(const writer *w, const nw_gguf_item *item, const nw_tensor_error *e,
@@ -206,17 +185,19 @@ static nw_status write_tensor(writer *w, const nw_gguf_item *item, nw_error *err
     const nw_export_tensor *t = item->tensor;
     nw_tensor_error sum = {0};
     block b;
-    uint32_t block_rows = 0;
-    nw_status st = block_open(w->job, item, &b, &block_rows, err);
+    const nw_row_blocks rows = {
+        .tensor = t->name,
+        .n_rows = t->n_rows,
+        .piece_rows = PIECE_ROWS,
+        .block_rows = nw_row_blocks_fit(BLOCK_VALUES, t->n_cols, PIECE_ROWS, t->n_rows),
+        .pool = w->job->pool,
+        .make = make_piece,
+        .write = write_rows,
+        .ctx = &b};
+    nw_status st = block_open(w, item, &b, rows.block_rows, err);
 
-    for (uint32_t r = 0; st == NW_OK && r < t->n_rows; r += block_rows) {
-        b.row0 = r;
-        b.n_rows = t->n_rows - r < block_rows ? t->n_rows - r : block_rows;
-        st = run_block(w, &b, &sum, err);
-        w->n_done += (uint64_t)b.n_rows * b.row_bytes;
-        if (st == NW_OK && w->job->progress != NULL) {
-            nw_progress_step(&w->progress, w->n_done / MEGABYTE);
-        }
+    if (st == NW_OK) {
+        st = nw_row_blocks_run(&rows, &sum, err);
     }
     block_close(&b);
     return st == NW_OK ? report(w, item, &sum, err) : st;

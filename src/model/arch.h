@@ -33,6 +33,7 @@ typedef struct {
     const char *act_key, *act; /* config.json: activation key and the one value that is supported */
     bool gguf_pairs_qk;        /* GGUF keeps q and k rows as interleaved RoPE pairs */
     float gguf_norm_offset;    /* added to GGUF's norms to give Hugging Face's */
+    bool gguf_no_ffn_scales;   /* llama.cpp leaves out NVFP4's tensor scales of gate, up and down */
     bool scale_embed;          /* embeddings times sqrt(d_model) */
     nw_window_kind window;
     nw_model_config defaults; /* flags, and values a config.json may leave out (0: it may not) */

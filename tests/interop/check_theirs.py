@@ -18,7 +18,8 @@ from compressed_tensors.quantization import (QuantizationArgs, QuantizationConfi
                                              apply_quantization_config, preset_name_to_scheme)
 from compressed_tensors.quantization.utils import calculate_qparams
 from safetensors.numpy import load_file
-from transformers import LlamaConfig, LlamaForCausalLM
+from safetensors.torch import load_file as load_torch, save_file as save_torch
+from transformers import FineGrainedFP8Config, LlamaConfig, LlamaForCausalLM
 from transformers.utils import logging
 
 
@@ -133,11 +134,49 @@ def check(args, name, seed):
     return failed
 
 
+def as_fp8_method(folder):
+    """Blocks of compressed-tensors as folders of quant_method "fp8" have them (Qwen3, DeepSeek)."""
+    tensors = {n.replace("weight_scale", "weight_scale_inv"): t.float() if n.endswith("weight_scale") else t
+               for n, t in load_torch(folder + "/model.safetensors").items()}
+    save_torch(tensors, folder + "/model.safetensors", {"format": "pt"})
+    with open(folder + "/config.json", encoding="utf-8") as f:
+        config = json.load(f)
+    config["quantization_config"] = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
+                                     "weight_block_size": [128, 128]}
+    with open(folder + "/config.json", "w", encoding="utf-8") as f:
+        json.dump(config, f)
+
+
+def check_fp8_method(args):
+    """transformers dequantizes these where no GPU is, into BF16."""
+    narrow, write_f32, scratch = args
+    folder = scratch + "/theirs"
+    rows = {}
+    for seed in (7, 8):
+        model = tiny(seed)
+        quantize(model, preset_name_to_scheme("FP8_BLOCK", ["Linear"]))
+        save(model, folder)
+        as_fp8_method(folder)
+        theirs = LlamaForCausalLM.from_pretrained(folder, dtype=torch.bfloat16,
+                                                  quantization_config=FineGrainedFP8Config(dequantize=True))
+        rows[seed] = {n: p.detach() for n, p in theirs.named_parameters() if n.endswith("_proj.weight")}
+        if seed == 7:
+            ours, names = read(write_f32, folder, scratch), formats(narrow, folder)
+    rounded = {n: torch.from_numpy(ours[n].copy()).to(p.dtype) for n, p in rows[7].items()}
+    bad, other = (sum(int((rounded[n] != p).sum()) for n, p in rows[seed].items()) for seed in (7, 8))
+    total = sum(p.numel() for p in rows[7].values())
+    failed = bad > 0 or total == 0 or other < total // 2 or "hf-fp8-128x128" not in names
+    print(f"quant_method fp8: {bad} of {total} weights differ, {sorted(names)}; of another seed {other}"
+          f"{'  FAILED' if failed else ''}", flush=True)
+    return failed
+
+
 def main():
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     os.makedirs(sys.argv[3], exist_ok=True)
-    return 1 if sum(check(sys.argv[1:4], name, 7) for name in SCHEMES) else 0
+    bad = sum(check(sys.argv[1:4], name, 7) for name in SCHEMES) + check_fp8_method(sys.argv[1:4])
+    return 1 if bad else 0
 
 
 if __name__ == "__main__":

@@ -7,8 +7,10 @@ Speed has no gate here: two engines differ in it, which is what a study is for. 
 all logits, which no server gives. llama.cpp's server gives no log-probabilities of prompts either: what it
 cannot measure has to be told in its record, and everything else is compared.
 
-usage: check_verdicts.py NARROW SHARED WORK vllm|llama PROGRAM BASELINE TWIN_OF NAME=DTYPE:PATH...
-PROGRAM: Python that has vLLM, or llama-server. BASELINE is DTYPE:PATH; TWIN_OF the NAME that is broken.
+A folder that vLLM has no kernel for on this processor is left out, with the reason.
+
+usage: check_verdicts.py NARROW SHARED WORK vllm|llama PROGRAM BASELINE NAME=DTYPE:PATH...
+PROGRAM: Python that has vLLM, or llama-server. BASELINE is DTYPE:PATH; the twin is of the first that is served.
 SPDX-License-Identifier: Apache-2.0"""
 import contextlib
 import json
@@ -178,12 +180,25 @@ def twin(kind, path, work):
     return out
 
 
+def served(kind, parts):
+    """Those that the server has kernels for."""
+    if kind != "vllm":
+        return parts
+    from vllm_kernels import lacks
+    why = {n: lacks(path) for n, (_, path) in parts.items()}
+    for n, reason in why.items():
+        if reason:
+            print(f"{n}: skipped: {reason}", flush=True)
+    return {n: p for n, p in parts.items() if not why[n]}
+
+
 def main():
-    narrow, shared, work, kind, program, baseline, broken = sys.argv[1:8]
-    named = dict(a.split("=", 1) for a in sys.argv[8:])
+    narrow, shared, work, kind, program, baseline = sys.argv[1:7]
+    named = dict(a.split("=", 1) for a in sys.argv[7:])
     os.makedirs(work, exist_ok=True)
     base = baseline.split(":", 1)
-    parts = {n: a.split(":", 1) for n, a in named.items()}
+    parts = served(kind, {n: a.split(":", 1) for n, a in named.items()})
+    broken = next(iter(parts))
     mine = {n: p for n, (_, p) in parts.items()}
     mine["broken"] = mine[broken]  # sound here
     parts["broken"] = [parts[broken][0], twin(kind, mine[broken], work)]

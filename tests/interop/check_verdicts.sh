@@ -15,9 +15,11 @@ vllm)
     python=$(vllm) || skip "no environment ($inputs/vllm.log)"
     w4=$(quantized w4a16 compressed-tensors int4-g64 a16) || exit 1
     w8=$(quantized w8a8 compressed-tensors int8 a8) || exit 1
+    fp8=$(quantized fp8 compressed-tensors fp8-e4m3 fp8) || exit 1
     awq=$(quantized awq awq int4-g64-zp a16) || exit 1
+    gptq=$(quantized gptq gptq int4-g64 a16) || exit 1
     "$python" "$here/check_verdicts.py" "$narrow" "$shared" "$inputs/verdicts-vllm" vllm "$python" "float32:$base" \
-        w4a16 "w4a16=float16:$w4" "w8a8=float32:$w8" "awq=float16:$awq"
+        "w4a16=float16:$w4" "w8a8=float32:$w8" "fp8=float32:$fp8" "awq=float16:$awq" "gptq=float16:$gptq"
     ;;
 llama)
     llama=${NARROW_PEERS:-$("$here/../peers/get-llama" "$inputs/llama" 2>"$inputs/llama.log")} ||
@@ -26,6 +28,6 @@ llama)
     q4=$(quantized gguf-q4_0 gguf q4_0 a16) || exit 1
     q8=$(quantized gguf-q8_0 gguf q8_0 a16) || exit 1
     python3 "$here/check_verdicts.py" "$narrow" "$shared" "$inputs/verdicts-llama" llama "$llama/llama-server" \
-        "-:$bf16/model.gguf" q4_0 "q4_0=-:$q4/model.gguf" "q8_0=-:$q8/model.gguf"
+        "-:$bf16/model.gguf" "q4_0=-:$q4/model.gguf" "q8_0=-:$q8/model.gguf"
     ;;
 esac

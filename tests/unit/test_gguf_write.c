@@ -33,6 +33,10 @@ static int setup(void **state)
     nw_tiny_write(&t, in_dir("gemma2"));
     t.config.n_layers = t.config.global_every = 6;
     nw_tiny_write(&t, in_dir("gemma"));
+    t.config.d_model = t.config.d_ff = 256;
+    t.config.d_head = 64;
+    t.config.attn_scale = 0.125F;
+    nw_tiny_write(&t, in_dir("gemma-wide"));
     t = nw_tiny_qwen();
     nw_tiny_write(&t, in_dir("qwen2"));
     t = nw_tiny_llama();
@@ -485,6 +489,35 @@ static void codes_are_carried_exactly(void **state)
     assert_same_tensors("q/model.gguf", "back/model.gguf");
 }
 
+/* llama.cpp multiplies by NVFP4's tensor scale in the attention of gemma3 and not in its feed-forward. */
+static void scales_that_readers_leave_out_are_not_written(void **state)
+{
+    nw_error err = {0};
+    nw_gguf *g = NULL;
+
+    (void)state;
+    release(quantize("gemma-wide", "nvfp4", "fell", &err));
+    assert_int_equal(err.code, NW_E_UNSUPPORTED);
+    assert_non_null(
+        strstr(err.message, "gate_proj.weight': llama.cpp leaves out the tensor scale"));
+    const nw_quantize_options o = {.source = in_dir("gemma-wide"),
+                                   .recipe = "nvfp4",
+                                   .out = in_dir("fell"),
+                                   .replace = true,
+                                   .no_tokenizer = true,
+                                   .n_threads = 1};
+    must(nw_quantize(&o, NULL, &err), &err);
+    nw_export_report r = export("fell", "back", "gguf", false);
+    assert_int_equal(r.loss.n_fallbacks, 6 * 3);
+    release(r);
+    must(nw_gguf_open(in_dir("back/model.gguf"), &g, &err), &err);
+    assert_int_equal(nw_gguf_tensor_find(g, "blk.0.attn_q.weight")->format, NW_FMT_NVFP4);
+    assert_non_null(nw_gguf_tensor_find(g, "blk.0.attn_q.scale"));
+    assert_int_equal(nw_gguf_tensor_find(g, "blk.0.ffn_down.weight")->format, NW_FMT_BF16);
+    assert_null(nw_gguf_tensor_find(g, "blk.0.ffn_down.scale"));
+    nw_gguf_close(g);
+}
+
 static void a_fallback_is_told_or_refused(void **state)
 {
     nw_error err = {0};
@@ -544,14 +577,16 @@ static void the_scale_of_a_row_is_rounded(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bytes_are_those_of_the_specification),
-                                       cmocka_unit_test(faults_leave_nothing),
-                                       cmocka_unit_test(rows_of_q_are_in_the_order_of_pairs),
-                                       cmocka_unit_test(columns_out_of_order_become_values),
-                                       cmocka_unit_test(keys_stay_through_an_artifact),
-                                       cmocka_unit_test(a_fallback_is_told_or_refused),
-                                       cmocka_unit_test(what_gguf_cannot_say_is_refused),
-                                       cmocka_unit_test(the_scale_of_a_row_is_rounded)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_are_those_of_the_specification),
+        cmocka_unit_test(faults_leave_nothing),
+        cmocka_unit_test(rows_of_q_are_in_the_order_of_pairs),
+        cmocka_unit_test(columns_out_of_order_become_values),
+        cmocka_unit_test(keys_stay_through_an_artifact),
+        cmocka_unit_test(a_fallback_is_told_or_refused),
+        cmocka_unit_test(scales_that_readers_leave_out_are_not_written),
+        cmocka_unit_test(what_gguf_cannot_say_is_refused),
+        cmocka_unit_test(the_scale_of_a_row_is_rounded)};
 
     (void)setup(NULL);
     int failed = cmocka_run_group_tests_name("gguf write", tests, NULL, NULL);
