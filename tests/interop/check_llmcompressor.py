@@ -1,17 +1,19 @@
 """Folders that llm-compressor makes of a small model on this processor, evaluated by narrow: perplexity of the same
-windows of the same ids, in narrow's reference tier and in transformers in float32, within 0.1 %. Control: the
-perplexity of another scheme's folder must be farther off.
+windows of the same ids, in narrow's reference tier and in transformers in float32, within 0.1 %. Where activations
+are rounded the two share the decisions of rounding (check_quantized.py says why); what transformers gets by its own, and
+with another attention, is printed beside it. Control: the perplexity of another scheme's folder must be farther off.
 
 Schemes: W4A16 in groups of 32, W8A8, FP8_DYNAMIC, NVFP4A16, rounded to nearest. FP4 weights come unpacked as
 bfloat16, the only type that compressed-tensors unpacks them to.
 
-usage: check_llmcompressor.py NARROW WRITE_LOGITS SCRATCH MODEL TEXT      (MODEL: of 128 positions at least)
+usage: check_llmcompressor.py NARROW WRITE_LOGITS WRITE_INPUTS SCRATCH MODEL TEXT      (MODEL: of 128 positions at least)
 SPDX-License-Identifier: Apache-2.0"""
 import json
 import os
 import shutil
 import subprocess
 import sys
+import types
 
 os.environ.update(TQDM_DISABLE="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
 
@@ -23,6 +25,8 @@ from llmcompressor.modifiers.quantization import QuantizationModifier
 from loguru import logger
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging
+
+from check_quantized import shared_logits
 
 WINDOW, N_WINDOWS, LIMIT = 128, 24, 1e-3
 
@@ -68,10 +72,10 @@ def perplexity(logits_of, windows):
     return float(np.exp(total / (len(windows) * (WINDOW - 1))))
 
 
-def theirs(folder):
+def theirs(folder, attention="eager"):
     """transformers in float32, weights unpacked by compressed-tensors."""
     kind = torch.bfloat16 if "NVFP4" in folder else torch.float32
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=kind, attn_implementation="eager").eval()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=kind, attn_implementation=attention).eval()
     with torch.no_grad():
         model(torch.tensor([[1]]))
     for tensor in (*model.parameters(), *model.buffers()):  # a quantized model refuses float()
@@ -91,8 +95,14 @@ def ours(program, folder, rule):
     return logits
 
 
+def shared(program, inputs, folder, rule):
+    """theirs, with narrow's decisions of rounding."""
+    args = types.SimpleNamespace(write_logits=program, write_inputs=inputs)
+    return lambda ids: shared_logits(args, folder, "ref/" + rule, ids)[0]
+
+
 def main():
-    narrow, program, scratch, model, text = sys.argv[1:6]
+    narrow, program, inputs, scratch, model, text = sys.argv[1:7]
     logging.set_verbosity_error()
     logger.remove()
     torch.set_num_threads(1)
@@ -108,6 +118,11 @@ def main():
         quantize(source, scheme, folder)
         a, b = perplexity(theirs(folder), windows), perplexity(ours(program, folder, rule), windows)
         got[name] = b
+        if rule != "a16":
+            itself = perplexity(theirs(folder, "sdpa"), windows)
+            print(f"    {name}, decisions not shared: transformers {a:.5f}, with another attention {itself:.5f}, narrow "
+                  f"{100 * (b / a - 1):+.4f} %", flush=True)
+            a = perplexity(shared(program, inputs, folder, rule), windows)
         failed = not abs(b / a - 1) < LIMIT
         bad += failed
         print(f"{name} by llm-compressor: transformers {a:.5f}, narrow {b:.5f}, {100 * (b / a - 1):+.4f} % (limit "

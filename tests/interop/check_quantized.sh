@@ -71,7 +71,8 @@ check check_vllm.py "$bin/write_logits" "$bin/write_inputs" "$inputs/scratch" "$
     "float32:$w8" "float32:$w8s" "float32:$fp8" "float16:$awq" "float16:$gptq"
 if [ -n "${NARROW_LC:-}" ]; then
     small=${NARROW_SHARED:-$here/../../../shared}/data
-    "$NARROW_LC" "$here/check_llmcompressor.py" "$narrow" "$bin/write_logits" "$inputs/scratch/llm-compressor" \
+    "$NARROW_LC" "$here/check_llmcompressor.py" "$narrow" "$bin/write_logits" "$bin/write_inputs" \
+        "$inputs/scratch/llm-compressor" \
         "$small/models/tiny1m" "$small/text/tinystories_1000.json" || bad=1
 else
     echo "check_llmcompressor.py: skipped: NARROW_LC names no Python that has it"

