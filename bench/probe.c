@@ -186,16 +186,28 @@ static void int8_zmm(long n)
     __asm__ volatile(CHAINS("vpdpbusd", "zmm") : "+r"(n)::CLOBBERS);
 }
 
+static void int8_ymm(long n)
+{
+    __asm__ volatile(CHAINS("%{vex%} vpdpbusd", "ymm") : "+r"(n)::CLOBBERS);
+}
+
+static void pairs_ymm(long n)
+{
+    __asm__ volatile(CHAINS("vpmaddubsw", "ymm") : "+r"(n)::CLOBBERS);
+}
+
 /* An instruction and how many products it is; of each kind the first that the processor has. */
 typedef struct {
     uint32_t need;
     double lanes;
     void (*run)(long n);
 } probe;
-static const probe probes[][2] = {
+static const probe probes[][3] = {
     [NW_PEAK_F32] = {{NW_CPU_AVX512, 16, f32_zmm}, {NW_CPU_AVX2, 8, f32_ymm}},
     [NW_PEAK_BF16] = {{NW_CPU_AVX512BF16, 32, bf16_zmm}},
-    [NW_PEAK_INT8] = {{NW_CPU_AVX512VNNI, 64, int8_zmm}},
+    [NW_PEAK_INT8] = {{NW_CPU_AVX512VNNI, 64, int8_zmm},
+                      {NW_CPU_AVXVNNI, 32, int8_ymm},
+                      {NW_CPU_AVX2, 32, pairs_ymm}},
 };
 
 static void peak_part(void *ctx, unsigned part, unsigned n_parts)
@@ -209,7 +221,7 @@ static void peak_part(void *ctx, unsigned part, unsigned n_parts)
 
 double nw_probe_peak(nw_pool *pool, nw_peak kind)
 {
-    for (size_t i = 0; i < 2 && probes[kind][i].run != NULL; i++) {
+    for (size_t i = 0; i < 3 && probes[kind][i].run != NULL; i++) {
         probe p = probes[kind][i];
         if ((nw_cpu_features() & p.need) == p.need) {
             return nw_probe_run(pool, peak_part, &p) / (12 * LOOPS * p.lanes) /

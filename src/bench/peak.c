@@ -71,13 +71,19 @@ static void int8_ymm(long n)
     __asm__ volatile(TEN("%{vex%} vpdpbusd", "ymm") : "+r"(n)::CLOBBERS);
 }
 
+static void pairs_ymm(long n)
+{
+    __asm__ volatile(TEN("vpmaddubsw", "ymm") : "+r"(n)::CLOBBERS);
+}
+
 /* The first that the processor has. */
 static const probe probes[NW_PEAK_COUNT][3] = {
     [NW_PEAK_F32] = {{"vfmadd231ps zmm", NW_CPU_AVX512, 16, fma_zmm},
                      {"vfmadd231ps ymm", NW_CPU_AVX2, 8, fma_ymm}},
     [NW_PEAK_BF16] = {{"vdpbf16ps zmm", NW_CPU_AVX512 | NW_CPU_AVX512BF16, 32, bf16_zmm}},
     [NW_PEAK_INT8] = {{"vpdpbusd zmm", NW_CPU_AVX512 | NW_CPU_AVX512VNNI, 64, int8_zmm},
-                      {"vpdpbusd ymm", NW_CPU_AVXVNNI, 32, int8_ymm}},
+                      {"vpdpbusd ymm", NW_CPU_AVXVNNI, 32, int8_ymm},
+                      {"vpmaddubsw ymm", NW_CPU_AVX2, 32, pairs_ymm}},
 };
 #else
 static const probe probes[NW_PEAK_COUNT][3];

@@ -1,6 +1,7 @@
 /* The AVX-512 tier of processors with VNNI but without VBMI or BF16: the bodies in lanes_*.h in
  * vectors of 16, floats by FMA.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/lanes_a8.h"
 #include "kernels/lanes_tier.h"
 
 static void linear(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1, float *y,
@@ -19,6 +20,8 @@ static void attend(const nw_attn *a)
 const nw_kernels nw_kernels_avx512vnni = {
     .tier = "avx512vnni",
     .need = NW_CPU_AVX512 | NW_CPU_AVX512VNNI,
+    .act_kind = nw_lanes_act_kind,
+    .act_pack = nw_act_pack_plain,
     .linear = linear,
     .kv_put = nw_kv_put_plain,
     .attend = attend,

@@ -1,5 +1,5 @@
-/* Vectors of 8 rows or 8 values for the bodies in lanes_*.h: AVX2, FMA and F16C, and vpdpbusd where
- * the file is compiled for AVX-VNNI. What an operation means is said in lanes.h, its includer.
+/* Vectors of 8 rows or 8 values for the bodies in lanes_*.h: AVX2, FMA and F16C. What an operation means is
+ * said in lanes.h, its includer; the tiers' products of small integers are in avx2_int.h.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NW_KERNELS_LANES_AVX2_H
 #define NW_KERNELS_LANES_AVX2_H
@@ -263,39 +263,15 @@ NW_INLINE nw_lanes_f nw_lanes_from_f16(nw_lanes_h x)
     return _mm256_cvtph_ps(x);
 }
 
-/* ---- sums of 4 products of bytes ---- */
+/* ---- codes of 8 bits ---- */
 
 NW_INLINE nw_lanes_i nw_lanes_flip(nw_lanes_i stored)
 {
     return _mm256_xor_si256(stored, _mm256_set1_epi8((char)0x80));
 }
 
-#if defined(__AVXVNNI__)
-/* NW_VNNI_EVEX: in the encoding of AVX-512 VNNI + VL, for tests on processors that have only that. */
-#if defined(NW_VNNI_EVEX)
-#define NW_DPBUSD "%{evex%} vpdpbusd %2, %1, %0"
-#else
-#define NW_DPBUSD "%{vex%} vpdpbusd %2, %1, %0"
-#endif
-
-/* gcc 12 copies and spills accumulators around the intrinsic. */
-NW_INLINE nw_lanes_i nw_lanes_dot_small(nw_lanes_i c, nw_lanes_i w, nw_lanes_i a)
-{
-    __asm__(NW_DPBUSD : "+x"(c) : "x"(w), "x"(a));
-    return c;
-}
-
-NW_INLINE int32_t nw_lanes_dot_start(int32_t sum)
-{
-    return -128 * sum;
-}
-
-NW_INLINE nw_lanes_i nw_lanes_dot_stored(nw_lanes_i c, nw_lanes_i stored, nw_lanes_i a)
-{
-    return nw_lanes_dot_small(c, stored, a);
-}
-#else
-/* vpmaddubsw multiplies u8 by s8 and adds pairs in int16, saturating: small codes (15 * 127 * 2) are
+/* Sums of 4 products, so that lanes_a8.h is whole in vectors of 8 as well; the tiers have faster ones.
+ * vpmaddubsw multiplies u8 by s8 and adds pairs in int16, saturating: small codes (15 * 127 * 2) are
  * far from that; others go by magnitude, |w| * (a with w's sign), at most 128 * 127 * 2 = 32512. */
 NW_INLINE nw_lanes_i nw_lanes_dot_small(nw_lanes_i c, nw_lanes_i w, nw_lanes_i a)
 {
@@ -314,6 +290,5 @@ NW_INLINE nw_lanes_i nw_lanes_dot_stored(nw_lanes_i c, nw_lanes_i stored, nw_lan
     const __m256i w = nw_lanes_flip(stored);
     return nw_lanes_dot_small(c, _mm256_abs_epi8(w), _mm256_sign_epi8(a, w));
 }
-#endif
 
 #endif

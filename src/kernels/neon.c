@@ -1,5 +1,6 @@
 /* The NEON tier of every AArch64 processor: the bodies in lanes_*.h in vectors of 4.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/lanes_a8.h"
 #include "kernels/lanes_tier.h"
 
 static void linear(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1, float *y,
@@ -17,6 +18,8 @@ static void attend(const nw_attn *a)
 const nw_kernels nw_kernels_neon = {
     .tier = "neon",
     .need = NW_CPU_NEON,
+    .act_kind = nw_lanes_act_kind,
+    .act_pack = nw_act_pack_plain,
     .linear = linear,
     .kv_put = nw_kv_put_plain,
     .attend = attend,

@@ -1,5 +1,6 @@
 /* The NEON tier of processors with sdot: only the products with INT8 activations differ from neon.c.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/lanes_a8.h"
 #include "kernels/lanes_tier.h"
 
 static void linear(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1, float *y,
@@ -17,6 +18,8 @@ static void attend(const nw_attn *a)
 const nw_kernels nw_kernels_neon_dotprod = {
     .tier = "dotprod",
     .need = NW_CPU_NEON | NW_CPU_DOTPROD,
+    .act_kind = nw_lanes_act_kind,
+    .act_pack = nw_act_pack_plain,
     .linear = linear,
     .kv_put = nw_kv_put_plain,
     .attend = attend,

@@ -1,4 +1,4 @@
-/* What both x86 tiers share: decoding that stands beside the products and is no faster in wider
+/* What x86 tiers share: decoding that stands beside the products and is no faster in wider
  * registers. Compiled for AVX2, FMA and F16C, which every processor of either tier has.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NW_KERNELS_X86_H
@@ -6,11 +6,16 @@
 
 #include "formats/bf16_12.h"
 #include "kernels/group.h"
+#include "kernels/kernels.h"
 
 /* Scales and minima of groups [g0, g0 + n) of a panel, n <= NW_CHUNK. Stored zero points become
  * minima, min = -scale * zero, exactly. */
 void nw_x86_scales(nw_panel_type type, const nw_groups *g, const uint8_t *panel, uint32_t g0,
                    uint32_t n, nw_chunk *out);
+
+/* act_pack of AVX2 and AVX-VNNI. */
+void nw_avx2_act_pack(nw_act_kind kind, const float *x, size_t ldx, uint32_t t0, uint32_t t1,
+                      uint32_t n_cols, void *dst);
 
 /* One bf16-12 panel, read from left to right. */
 typedef struct {
