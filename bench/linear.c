@@ -81,9 +81,7 @@ void nw_linear_open(nw_linear_job *j, const nw_kernels *kernels, nw_linear_kind 
     j->act = (nw_act){act, s.n_tokens, s.n_cols, packed};
     j->weight = (nw_weight){type, j->pool, s.n_rows, s.n_cols};
     j->peak = act == NW_ACT_F32 ? NW_PEAK_F32 : act == NW_ACT_BF16 ? NW_PEAK_BF16 : NW_PEAK_INT8;
-    /* 16-bit codes take two products of bytes each; so do INT8's where bytes times bytes overflow */
-    const bool words = type.kind == NW_PANEL_INT8 && strcmp(kernels->tier, "avx2") == 0;
-    j->dots = act == NW_ACT_INT16 || words ? 2 : 1;
+    j->dots = nw_kernels_dots(kernels, type, act);
 }
 
 void nw_linear_close(nw_linear_job *j)

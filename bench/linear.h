@@ -25,7 +25,7 @@ typedef struct {
     size_t pool_bytes, matrix_bytes, act_bytes, y_bytes;
     uint32_t n_matrices;
     nw_peak peak;
-    double dots; /* products of that instruction for one of the layer: 2 for 16-bit activations */
+    double dots; /* products of that instruction for one of the layer: nw_kernels_dots() */
 } nw_linear_job;
 
 typedef struct {

@@ -46,11 +46,11 @@ static double peak_of(const nw_engine *e, const nw_ledger_row *r, const nw_roofs
     if (w == NULL) {
         return 0;
     }
-    switch (e->kernels->act_kind(w->type, e->a8)) {
+    const nw_act_kind act = e->kernels->act_kind(w->type, e->a8);
+    switch (act) {
     case NW_ACT_INT8:
-        return roofs->int8_macs_s;
-    case NW_ACT_INT16: /* two products of bytes each */
-        return roofs->int8_macs_s / 2;
+    case NW_ACT_INT16:
+        return roofs->int8_macs_s / nw_kernels_dots(e->kernels, w->type, act);
     case NW_ACT_BF16:
         return roofs->bf16_macs_s;
     case NW_ACT_F32:

@@ -18,6 +18,12 @@ static const nw_kernels *const tiers[] = {
     &nw_kernels_ref,
 };
 
+unsigned nw_kernels_dots(const nw_kernels *k, nw_panel_type type, nw_act_kind act)
+{
+    const bool words = strcmp(k->tier, "avx2") == 0 && type.kind == NW_PANEL_INT8;
+    return act == NW_ACT_INT16 || (act == NW_ACT_INT8 && words) ? 2 : 1;
+}
+
 const nw_kernels *const *nw_kernels_list(size_t *n)
 {
     *n = NW_COUNT(tiers);

@@ -89,6 +89,11 @@ size_t nw_act_stride(nw_act_kind kind, uint32_t n_cols);
 /* 0 on overflow. */
 size_t nw_act_bytes(nw_act_kind kind, uint32_t n_tokens, uint32_t n_cols);
 
+/* How many products of the instruction that multiplies bytes (`narrow doctor` names it) one product of a
+ * layer costs: 2 with INT16 activations, which are two bytes, and for INT8 weights in the AVX2 tier, whose
+ * products overflow it and go at half its rate as words; otherwise 1. */
+unsigned nw_kernels_dots(const nw_kernels *k, nw_panel_type type, nw_act_kind act);
+
 /* Best tier first, the reference last: a list for tests and for `narrow doctor`. */
 const nw_kernels *const *nw_kernels_list(size_t *n);
 /* The best tier whose needs are in cpu_features (nw_cpu_features()); never NULL. */

@@ -1,4 +1,4 @@
-/* Holds the speed of the AVX-512 kernels to the roofs of the machine at the moment: products on one
+/* Holds the speed of the AVX-512 kernels, or of the AVX2 ones where that is what there is, to the roofs of the machine at the moment: products on one
  * thread as a share of the live peak of their instruction, one token's layer on all threads as a
  * share of the live raw read. A share is the median of many short rounds of probe and kernel in the
  * threads' CPU time. The floors are two thirds of what was measured (docs/speed.md), so that what
@@ -26,18 +26,40 @@ typedef struct {
 } row;
 
 /* Share of the peak with 96 tokens; weights stay in the L2 cache. */
-static const row products[] = {
+static const row products_avx512[] = {
     {{"bf16", false}, 0.62},      {{"fp8-e4m3", false}, 0.55}, {{"bf16-12", false}, 0.50},
     {{"int8", true}, 0.64},       {{"int8", false}, 0.58},     {{"int4-g128", true}, 0.55},
     {{"int4-g128", false}, 0.58}, {{"int4-g32", true}, 0.54},  {{"int4-g32", false}, 0.56},
     {{"nvfp4", true}, 0.40},      {{"nvfp4", false}, 0.48},    {{"mxfp4", true}, 0.52},
 };
+static const row products_avx2[] = {
+    {{"int8", true}, 0.40},       {{"int8", false}, 0.38},    {{"int4-g128", true}, 0.34},
+    {{"int4-g128", false}, 0.36}, {{"int4-g32", true}, 0.32}, {{"int4-g32", false}, 0.34},
+    {{"nvfp4", true}, 0.22},      {{"nvfp4", false}, 0.28},   {{"mxfp4", true}, 0.27},
+};
 
 /* Share of the raw read with one token; weights come from memory. */
-static const row streams[] = {
+static const row streams_avx512[] = {
     {{"bf16", false}, 0.58},     {{"int8", false}, 0.54},      {{"int8", true}, 0.56},
     {{"int4-g32", false}, 0.58}, {{"int4-g128", false}, 0.60}, {{"int4-g32", true}, 0.62},
     {{"fp8-e4m3", false}, 0.52}, {{"nvfp4", false}, 0.54},     {{"mxfp4", false}, 0.56},
+};
+static const row streams_avx2[] = {
+    {{"int8", false}, 0.60},    {{"int8", true}, 0.60},      {{"int4-g32", false}, 0.52},
+    {{"int4-g32", true}, 0.60}, {{"int4-g128", true}, 0.60}, {{"mxfp4", true}, 0.56},
+};
+
+/* A tier, and processors whose roofs are not those of its instructions. */
+static const struct {
+    const char *tier;
+    uint32_t unless; /* nw_cpu_feature bits */
+    const row *products, *streams;
+    size_t n_products, n_streams;
+} held[] = {
+    {"avx512", 0, products_avx512, streams_avx512, NW_COUNT(products_avx512),
+     NW_COUNT(streams_avx512)},
+    {"avx2", NW_CPU_AVX512 | NW_CPU_AVXVNNI, products_avx2, streams_avx2, NW_COUNT(products_avx2),
+     NW_COUNT(streams_avx2)},
 };
 
 typedef enum { HELD, FELL, UNDECIDED, VERDICTS } verdict;
@@ -88,24 +110,32 @@ static verdict judge(const nw_kernels *k, nw_pool *pool, const row *r, bool memo
 #define BUILD_REASON NULL
 #endif
 
-/* Why no timing here would mean anything, or NULL. */
-static const char *reason_to_skip(const nw_kernels *k)
+/* The row of `held` for this processor, NW_COUNT(held) for none. */
+static size_t held_here(void)
 {
-    if (k == NULL || (k->need & nw_cpu_features()) != k->need) {
-        return "this processor has not all of AVX-512 VNNI, VBMI and BF16";
+    size_t i = 0;
+
+    for (; i < NW_COUNT(held); i++) {
+        const nw_kernels *k = nw_kernels_by_name(held[i].tier);
+        if (k != NULL && (k->need & nw_cpu_features()) == k->need &&
+            (held[i].unless & nw_cpu_features()) == 0) {
+            break;
+        }
     }
-    return BUILD_REASON;
+    return i;
 }
 
-static int judge_all(const nw_kernels *k, nw_pool *one, nw_pool *all)
+static int judge_all(size_t at, nw_pool *one, nw_pool *all)
 {
+    const nw_kernels *k = nw_kernels_by_name(held[at].tier);
     unsigned n[VERDICTS] = {0};
 
-    for (size_t i = 0; i < NW_COUNT(products); i++) {
-        n[judge(k, one, &products[i], false)]++;
+    printf("%s\n", k->tier);
+    for (size_t i = 0; i < held[at].n_products; i++) {
+        n[judge(k, one, &held[at].products[i], false)]++;
     }
-    for (size_t i = 0; i < NW_COUNT(streams); i++) {
-        n[judge(k, all, &streams[i], true)]++;
+    for (size_t i = 0; i < held[at].n_streams; i++) {
+        n[judge(k, all, &held[at].streams[i], true)]++;
     }
     printf("%u held, %u fell, %u undecided\n", n[HELD], n[FELL], n[UNDECIDED]);
     if (n[HELD] + n[FELL] == 0) {
@@ -117,8 +147,8 @@ static int judge_all(const nw_kernels *k, nw_pool *one, nw_pool *all)
 
 int main(void)
 {
-    const nw_kernels *k = nw_kernels_by_name("avx512");
-    const char *why = reason_to_skip(k);
+    const size_t at = held_here();
+    const char *why = at < NW_COUNT(held) ? BUILD_REASON : "no speed is held on this processor";
     nw_pool *one = NULL;
     nw_pool *all = NULL;
     nw_error err = {0};
@@ -131,7 +161,7 @@ int main(void)
     if (why != NULL) {
         printf("kernel_guard: skipped: %s\n", why);
     } else {
-        code = judge_all(k, one, all);
+        code = judge_all(at, one, all);
     }
     nw_pool_close(one);
     nw_pool_close(all);

@@ -116,7 +116,8 @@ static uint8_t *codes_of(const nw_random_matrix *m, uint32_t p, unsigned bits, u
     uint8_t *codes = array(n, 1);
 
     for (size_t i = 0; i < n; i++) {
-        codes[i] = code(m->content, bits, low, high, rng);
+        codes[i] = m->content == NW_FULL ? (uint8_t)(i / m->n_cols % 2 ? low : high)
+                                         : code(m->content, bits, low, high, rng);
     }
     return codes;
 }

@@ -8,8 +8,9 @@
 #include "formats/panel.h"
 
 /* CORNERS: codes at both ends of their range. TINY: scales (bf16, f32: values) that are subnormal
- * where they are stored. WILD: exponents that differ much, so that bf16-12 has escapes. */
-typedef enum { NW_NORMAL, NW_CORNERS, NW_TINY, NW_WILD } nw_content;
+ * where they are stored. WILD: exponents that differ much, so that bf16-12 has escapes. FULL: every code
+ * of a row at the same end of the range, so that nothing cancels in its sums. */
+typedef enum { NW_NORMAL, NW_CORNERS, NW_TINY, NW_WILD, NW_FULL } nw_content;
 
 typedef struct {
     nw_panel_type type; /* with the room for escapes that the values need */

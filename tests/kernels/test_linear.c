@@ -126,6 +126,28 @@ static struct row {
     {"tiny fp8-e5m2", "fp8-e5m2", false, NW_TINY},
     {"wild bf16", "bf16", false, NW_WILD},
     {"wild bf16-12", "bf16-12", false, NW_WILD},
+    /* the largest sums: codes of a row at one end, activations at +absmax, -absmax or low bytes of -128 */
+    {"full int8 a16", "int8", false, NW_FULL},
+    {"full int8 a8", "int8", true, NW_FULL},
+    {"full int8-g16 a16", "int8-g16", false, NW_FULL},
+    {"full int8-g128 a8", "int8-g128", true, NW_FULL},
+    {"full int8-g32-k a8", "int8-g32-k", true, NW_FULL},
+    {"full int4-g32 a16", "int4-g32", false, NW_FULL},
+    {"full int4-g32 a8", "int4-g32", true, NW_FULL},
+    {"full int4-g64 a16", "int4-g64", false, NW_FULL},
+    {"full int4-g64 a8", "int4-g64", true, NW_FULL},
+    {"full int4-g128 a16", "int4-g128", false, NW_FULL},
+    {"full int4-g128 a8", "int4-g128", true, NW_FULL},
+    {"full int4-g32-zp a16", "int4-g32-zp", false, NW_FULL},
+    {"full int4-g32-zp a8", "int4-g32-zp", true, NW_FULL},
+    {"full int4-g64-min a16", "int4-g64-min", false, NW_FULL},
+    {"full int4-g64-min a8", "int4-g64-min", true, NW_FULL},
+    {"full int4-g32-k a16", "int4-g32-k", false, NW_FULL},
+    {"full int4-g32-k a8", "int4-g32-k", true, NW_FULL},
+    {"full nvfp4 a16", "nvfp4", false, NW_FULL},
+    {"full nvfp4 a8", "nvfp4", true, NW_FULL},
+    {"full mxfp4 a16", "mxfp4", false, NW_FULL},
+    {"full mxfp4 a8", "mxfp4", true, NW_FULL},
 };
 
 typedef struct {
@@ -172,6 +194,14 @@ static void make_weights(job *j, nw_content content)
     j->weight = (nw_weight){j->type, j->w.data, j->s.n_rows, j->s.n_cols};
 }
 
+/* Activation k of a token whose sums are the largest. As INT16 the third kind has codes of 127 * 256 - 128
+ * beside one of 32639 each 128 columns. */
+static float full(uint32_t t, uint32_t k)
+{
+    const float low = k % NW_ACT_COLS == 0 ? 32639.0F : 32384.0F;
+    return t % 3 == 0 ? 32639.0F : t % 3 == 1 ? -32639.0F : low;
+}
+
 static void job_open(job *j, const struct row *r, shape s, const nw_kernels *tier)
 {
     nw_rng rng = nw_rng_seed(s.n_rows * 1000003U + s.n_cols * 101U + s.n_tokens);
@@ -187,7 +217,9 @@ static void job_open(job *j, const struct row *r, shape s, const nw_kernels *tie
     for (uint32_t t = 0; t < s.n_tokens; t++) {
         for (uint32_t k = 0; k < s.n_cols; k++) {
             const double v = nw_rng_normal(&rng);
-            x[t * j->ldx + k] = (float)(r->content == NW_CORNERS ? copysign(1 + t, v) : v);
+            x[t * j->ldx + k] = r->content == NW_FULL
+                                    ? full(t, k)
+                                    : (float)(r->content == NW_CORNERS ? copysign(1 + t, v) : v);
         }
     }
     const nw_act_kind kind = tier->act_kind(j->type, r->a8);
