@@ -70,12 +70,16 @@ class Gguf:
 
 def swap_nibbles(g):
     """Element j and j + 16 of every Q4_0 block change places."""
+    turned = bytes((q >> 4 | q << 4) & 255 for q in range(256))
     for ne, kind, at in g.tensors.values():
         if kind == 2:
             elems, size = SIZES[kind]
-            for b in range(at, at + ne[0] * ne[1] // elems * size, size):
-                qs = g.data[b + 2:b + size]
-                g.data[b + 2:b + size] = bytes((q >> 4 | q << 4) & 255 for q in qs)
+            end = at + ne[0] * ne[1] // elems * size
+            blocks = g.data[at:end]
+            swapped = bytearray(blocks.translate(turned))
+            for i in (0, 1):  # the scale stays
+                swapped[i::size] = blocks[i::size]
+            g.data[at:end] = swapped
 
 
 def plain_rows(g, head):
