@@ -7,9 +7,9 @@
 void nw_avx2_linear_int(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
                         float *y, size_t ldy)
 {
-    if (a->n_tokens == 1) {
-        nw_one_linear(w, a, panel0, panel1, y);
-    } else if (a->n_tokens > 1) {
+    if (a->n_tokens <= NW_ONE_TOKENS) {
+        nw_one_linear(w, a, panel0, panel1, y, ldy);
+    } else {
         nw_many_linear(w, a, panel0, panel1, y, ldy);
     }
 }

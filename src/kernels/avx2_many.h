@@ -1,4 +1,4 @@
-/* linear of two and more tokens: weights of a block are widened once (avx2_block.h), then tiles of a panel
+/* linear of more tokens than avx2_one.h takes: weights of a block are widened once (avx2_block.h), then tiles of a panel
  * x 2 to 6 tokens, whose 12 sums stay in registers. Results are kept in y between blocks.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NW_KERNELS_AVX2_MANY_H

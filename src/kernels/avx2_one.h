@@ -1,4 +1,4 @@
-/* linear of one token: memory bounds it, so a panel is read as one stream from front to back, scales where
+/* linear of one token, or of each of a few: memory bounds it, so a panel is read as one stream from front to back, scales where
  * they stand (those of INT8 with groups and of the -k layouts 8 groups ahead), and codes are widened
  * in registers. The sums are those of avx2_many.h.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -24,7 +24,11 @@ typedef struct {
     unsigned np, steps;
 } nw_one_form;
 
-/* What is the same for all panels of a call. */
+/* So many tokens are faster one after the other, each past a panel that is in the nearest cache, than in
+ * a tile whose weights have to be widened first. */
+#define NW_ONE_TOKENS 4u
+
+/* A token: what is the same for all panels of a call. */
 typedef struct {
     nw_panel_type type;
     nw_groups g;
@@ -409,37 +413,50 @@ static nw_one_fn *nw_one_fn_of(nw_panel_type type, bool a16)
     return others[type.kind == NW_PANEL_MXFP4 ? 1 : type.kind == NW_PANEL_NVFP4 ? 2 : 0][a16];
 }
 
-static void nw_one_linear(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
-                          float *y)
+static nw_one nw_one_of(const nw_weight *w, const nw_act *a, uint32_t token)
 {
     nw_one o = {.type = w->type,
                 .g = nw_block_groups(w->type, w->n_cols),
                 .end = nw_int_end_of(w->type, a->kind),
                 .a = a,
-                .row = a->data,
+                .row = nw_act_row(a, token),
                 .n_cols = w->n_cols};
-    nw_one_fn *const nibbles =
-        w->type.kind != NW_PANEL_INT8 ? nw_one_fn_of(w->type, a->kind == NW_ACT_INT16) : NULL;
-    _Alignas(32) int16_t words[NW_ONE_COLS];
-    size_t bytes = 0;
-    const bool fits = nw_panel_bytes(w->type, w->n_cols, &bytes);
 
-    assert(fits && a->n_cols == w->n_cols);
-    (void)fits;
     o.codes = o.row + nw_act_codes_at(a->kind, w->n_cols);
     o.low = o.codes + nw_act_cols(w->n_cols);
     o.sums = o.row + nw_act_sums_at(a->kind, w->n_cols) +
              nw_act_level_at(w->n_cols, o.g.cols / o.g.n_scales);
-    for (uint32_t p = panel0; p < panel1; p++) {
+    return o;
+}
+
+/* Each of the tokens, NW_ONE_TOKENS at most, takes a panel before the next panel is read. */
+static void nw_one_linear(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
+                          float *y, size_t ldy)
+{
+    nw_one_fn *const nibbles =
+        w->type.kind != NW_PANEL_INT8 ? nw_one_fn_of(w->type, a->kind == NW_ACT_INT16) : NULL;
+    _Alignas(32) int16_t words[NW_ONE_COLS];
+    nw_one o[NW_ONE_TOKENS];
+    size_t bytes = 0;
+    const bool fits = nw_panel_bytes(w->type, w->n_cols, &bytes);
+
+    assert(fits && a->n_cols == w->n_cols && a->n_tokens <= NW_ONE_TOKENS);
+    (void)fits;
+    for (uint32_t t = 0; t < a->n_tokens; t++) {
+        o[t] = nw_one_of(w, a, t);
+    }
+    for (size_t at = (size_t)panel0 * a->n_tokens; at < (size_t)panel1 * a->n_tokens; at++) {
+        const uint32_t p = (uint32_t)(at / a->n_tokens);
+        const uint32_t t = (uint32_t)(at % a->n_tokens);
         const uint8_t *panel = w->data + p * bytes;
         __m256 x[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
         if (w->type.kind == NW_PANEL_INT8) {
-            nw_one_bytes_panel(&o, panel, words, p > panel0, x);
+            nw_one_bytes_panel(&o[t], panel, words, a->n_tokens == 1 && p > panel0, x);
         } else {
-            nibbles(&o, panel, x);
+            nibbles(&o[t], panel, x);
         }
-        nw_int_finish(w->type, panel, o.end, nw_int_act_scale(a, o.row, 0), x);
-        nw_int_store(y + (size_t)p * NW_PANEL_ROWS, w->n_rows - p * NW_PANEL_ROWS, x);
+        nw_int_finish(w->type, panel, o[t].end, nw_int_act_scale(a, o[t].row, 0), x);
+        nw_int_store(y + t * ldy + (size_t)p * NW_PANEL_ROWS, w->n_rows - p * NW_PANEL_ROWS, x);
     }
 }
 
