@@ -20,7 +20,8 @@ typedef struct nw_sched_job {
     uint32_t n_scored; /* prompt tokens told of, the first included, which has nothing before it */
     nw_sampler *sampler;
     nw_session *session; /* NULL while it waits; its len says which tokens were run */
-    bool cancelled;      /* (lock) */
+    bool leaving;        /* (lock) is to end with `leaves` before the next step */
+    nw_finish leaves;    /* (lock) CANCELLED or STOP */
     struct nw_sched_job *next;
 } nw_sched_job;
 

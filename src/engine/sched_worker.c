@@ -70,8 +70,8 @@ static void drop_active(nw_scheduler *s, uint32_t i)
     note_places(s);
 }
 
-/* Takes the cancelled jobs (all jobs, once stopping) out of both lists; returns them as a list. */
-static nw_sched_job *take_cancelled(nw_scheduler *s)
+/* Takes the jobs that are to end (all jobs, once stopping) out of both lists; returns them as a list. */
+static nw_sched_job *take_leaving(nw_scheduler *s)
 {
     nw_sched_job *taken = NULL;
     nw_sched_job **at = &s->queue;
@@ -79,7 +79,7 @@ static nw_sched_job *take_cancelled(nw_scheduler *s)
     s->queue_tail = NULL;
     while (*at != NULL) {
         nw_sched_job *j = *at;
-        if (j->cancelled || s->stop) {
+        if (j->leaving || s->stop) {
             *at = j->next;
             j->next = taken;
             taken = j;
@@ -91,7 +91,7 @@ static nw_sched_job *take_cancelled(nw_scheduler *s)
     }
     for (uint32_t i = s->n_active; i-- > 0;) {
         nw_sched_job *j = s->active[i];
-        if (j->cancelled || s->stop) {
+        if (j->leaving || s->stop) {
             drop_active(s, i);
             j->next = taken;
             taken = j;
@@ -411,7 +411,7 @@ static bool take_work(nw_scheduler *s, nw_sched_call **calls, nw_sched_job **gon
     const bool stop = s->stop;
     *calls = s->calls;
     s->calls = NULL;
-    *gone = take_cancelled(s);
+    *gone = take_leaving(s);
     admit(s);
     *stuck = take_stuck(s);
     note_places(s);
@@ -431,7 +431,7 @@ void *nw_sched_worker(void *scheduler)
         go_on = take_work(s, &calls, &gone, &stuck);
         for (nw_sched_job *next = NULL; gone != NULL; gone = next) {
             next = gone->next;
-            finish(s, gone, NW_FINISH_CANCELLED, NULL, NULL);
+            finish(s, gone, gone->leaving ? gone->leaves : NW_FINISH_CANCELLED, NULL, NULL);
         }
         if (stuck != NULL) {
             nw_error err = {0};

@@ -219,17 +219,36 @@ nw_status nw_scheduler_submit(nw_scheduler *s, const nw_sched_request *r, uint64
     return NW_OK;
 }
 
-void nw_scheduler_cancel(nw_scheduler *s, uint64_t id)
+/* What was said first of a job stays. */
+static void leave(nw_sched_job *j, uint64_t id, nw_finish why)
+{
+    if (j->id == id && !j->leaving) {
+        j->leaving = true;
+        j->leaves = why;
+    }
+}
+
+static void end_early(nw_scheduler *s, uint64_t id, nw_finish why)
 {
     (void)pthread_mutex_lock(&s->lock);
     for (nw_sched_job *j = s->queue; j != NULL; j = j->next) {
-        j->cancelled = j->cancelled || j->id == id;
+        leave(j, id, why);
     }
     for (uint32_t i = 0; i < s->n_active; i++) {
-        s->active[i]->cancelled = s->active[i]->cancelled || s->active[i]->id == id;
+        leave(s->active[i], id, why);
     }
     (void)pthread_cond_signal(&s->wake);
     (void)pthread_mutex_unlock(&s->lock);
+}
+
+void nw_scheduler_cancel(nw_scheduler *s, uint64_t id)
+{
+    end_early(s, id, NW_FINISH_CANCELLED);
+}
+
+void nw_scheduler_stop(nw_scheduler *s, uint64_t id)
+{
+    end_early(s, id, NW_FINISH_STOP);
 }
 
 void nw_scheduler_call(nw_scheduler *s, void (*fn)(void *ctx, nw_engine *e), void *ctx)

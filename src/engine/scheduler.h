@@ -92,6 +92,9 @@ NW_MUST_USE nw_status nw_scheduler_submit(nw_scheduler *s, const nw_sched_reques
 /* From any thread. The request's DONE event (CANCELLED) follows within one step; an id that is
  * already gone is ignored. */
 void nw_scheduler_cancel(nw_scheduler *s, uint64_t id);
+/* The same for a request whose text is complete (a stop string was found): it ends with STOP and
+ * counts as completed. */
+void nw_scheduler_stop(nw_scheduler *s, uint64_t id);
 /* Runs fn on the worker between two steps and returns when it is done, so that the caller may use
  * the engine (score, ledger) beside running requests. Not from on_event. */
 void nw_scheduler_call(nw_scheduler *s, void (*fn)(void *ctx, nw_engine *e), void *ctx);

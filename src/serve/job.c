@@ -300,7 +300,7 @@ static void take_token(nw_job *j, const nw_mail *mail)
     if (nw_textout_push(j->out, mail->id, &j->text)) {
         j->ended = true;
         j->finish = "stop";
-        nw_scheduler_cancel(j->server->sched, j->sched_id);
+        nw_scheduler_stop(j->server->sched, j->sched_id);
     }
 }
 

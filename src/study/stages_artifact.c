@@ -22,8 +22,8 @@ static bool same_text(const json_t *obj, const char *key, const char *want)
 /* Whether the manifest's recipe is what the recipe says now: a file may have been edited since. */
 static bool same_recipe(const nw_manifest *m, const char *spec)
 {
-    static const char *const optional[] = {"transform", "outliers", "activation_scale",
-                                           "last_group"};
+    static const char *const optional[] = {"transform",  "outliers", "activation_scale",
+                                           "last_group", "kv",       "kv_scales"};
     nw_error ignored = {.code = NW_OK};
     nw_recipe *recipe = NULL;
     json_t *now = NULL;

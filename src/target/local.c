@@ -53,7 +53,7 @@ static void on_token(local_call *c, const nw_sched_event *e)
     c->stopped = nw_textout_push(c->out, e->id, &c->text);
     nw_gen_receive(&c->gen, c->text.data, c->text.len, 1, e->t_ns);
     if (c->stopped) {
-        nw_scheduler_cancel(c->local->sched, e->request);
+        nw_scheduler_stop(c->local->sched, e->request);
     }
 }
 

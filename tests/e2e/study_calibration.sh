@@ -44,6 +44,12 @@ steps edited
 sed -i '/^last_group/d' gptq.yaml
 narrow study calibrated.yaml >out 2>removed || fail "exit $?"
 steps removed
+echo 'kv: int8' >>gptq.yaml
+narrow study calibrated.yaml >out 2>kept || fail "exit $?"
+steps kept
+sed -i '/^kv/d' gptq.yaml
+narrow study calibrated.yaml >out 2>dropped || fail "exit $?"
+steps dropped
 made >a
 log letter >log.jsonl
 narrow study calibrated.yaml >out 2>third || fail "exit $?"

@@ -252,6 +252,12 @@ class ServerTest(unittest.TestCase):
             self.assertEqual(r['choices'][0]['message']['content'], want, stop)
             self.assertEqual(r['choices'][0]['finish_reason'], 'stop')
 
+    def test_an_answer_that_a_stop_string_ended_counts_as_completed(self):
+        completed, cancelled = (self.story.metric(f'requests_{what}_total') for what in ('completed', 'cancelled'))
+        self.story.chat(stop=['boats'])
+        self.assertTrue(self.story.wait_metric('requests_completed_total', completed + 1))
+        self.assertEqual(self.story.metric('requests_cancelled_total'), cancelled)
+
     def test_stop_on_the_text_of_a_control_token(self):
         """With ignore_eos the end token is generated and not shown; its text stops all the same."""
         r = self.story.chat(stop=['<|im_end|>'], ignore_eos=True, max_tokens=60)[2]

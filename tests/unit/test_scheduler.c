@@ -25,6 +25,7 @@ typedef struct {
     float prompt_logprob[MAX_PROMPT];
     uint32_t n_prompt;
     uint32_t cancel_at; /* cancels itself after this many tokens; 0: never */
+    bool stops;         /* stops itself in place of that */
     char message[256];
 } client;
 
@@ -46,7 +47,7 @@ static void on_event(void *ctx, const nw_sched_event *e)
         c->logprob[c->n++] = e->logprob;
         assert_int_equal(e->n_output, c->n);
         if (c->n == c->cancel_at) {
-            nw_scheduler_cancel(c->sched, e->request);
+            (c->stops ? nw_scheduler_stop : nw_scheduler_cancel)(c->sched, e->request);
         }
         return;
     }
@@ -337,13 +338,20 @@ static void a_client_cancels_from_its_event(void **state)
     nw_engine *e = fixture_engine(0, &o);
     nw_scheduler *s = open_scheduler(e, 0, 0);
     const int32_t prompt[] = {5, 6};
-    client c[2] = {{.cancel_at = 3}, {0}};
-    for (int i = 0; i < 2; i++) {
+    client c[3] = {{.cancel_at = 3}, {0}, {.cancel_at = 4, .stops = true}};
+    nw_sched_stats st = {0};
+    for (int i = 0; i < 3; i++) {
         nw_sched_request r = request_of(&c[i], prompt, 2, 40);
         r.ignore_eos = true;
         submit(s, &r);
     }
     nw_scheduler_drain(s);
+    nw_scheduler_stats(s, &st);
+    assert_int_equal(st.cancelled, 1);
+    assert_int_equal(st.completed, 2);
+    assert_int_equal(c[2].finish, NW_FINISH_STOP);
+    assert_int_equal(c[2].n, 4);
+    assert_int_equal(c[2].end_id, -1);
     assert_int_equal(c[0].finish, NW_FINISH_CANCELLED);
     assert_int_equal(c[0].n, 3);
     assert_int_equal(c[0].n_output, 3);
