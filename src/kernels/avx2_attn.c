@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "kernels/act.h"
+#include "kernels/avx2_float.h"
 #include "kernels/kv_put.h"
 #include "kernels/lanes_ops.h"
 
@@ -94,29 +95,17 @@ void nw_avx2_kv_put(const nw_kv_type *kv, uint32_t slot, const float *k, const f
 
 /* ---- FP8 ---- */
 
-#define FP8_FACTOR 256.0F /* what widened numbers lack */
-
-/* 16 bytes of words whose high bytes are E4M3 codes to 2^-8 times their values: the code's bits, moved
- * down by 1 but for the sign, are an fp16 of that. */
-NW_INLINE __m256i halves(__m256i x)
-{
-    const __m256i size = _mm256_and_si256(_mm256_srli_epi16(x, 1), _mm256_set1_epi16(0x3F80));
-    return _mm256_or_si256(_mm256_and_si256(x, _mm256_set1_epi16(INT16_MIN)), size);
-}
-
-/* n vectors of FP8, four columns of 16 each, to as many columns of floats. */
+/* n vectors of FP8, four columns of 16 each, to as many columns of floats, NW_AVX2_E4M3_FACTOR too small. */
 static void widen(const uint8_t *from, size_t n, ptrdiff_t ahead, float *to)
 {
     for (; n > 0; n--, from += 64, to += 64) {
         nw_avx2_ask(from, ahead);
         NW_EACH(i, 2) { /* rows 8 i and on */
-            const __m256i x = _mm256_permute4x64_epi64(nw_avx2_bytes(from + i * 32), 0xD8);
-            const __m256i even = halves(_mm256_slli_epi16(x, 8));
-            const __m256i odd = halves(x);
-            _mm256_storeu_ps(to + i * 8, _mm256_cvtph_ps(_mm256_castsi256_si128(even)));
-            _mm256_storeu_ps(to + 16 + i * 8, _mm256_cvtph_ps(_mm256_castsi256_si128(odd)));
-            _mm256_storeu_ps(to + 32 + i * 8, _mm256_cvtph_ps(_mm256_extracti128_si256(even, 1)));
-            _mm256_storeu_ps(to + 48 + i * 8, _mm256_cvtph_ps(_mm256_extracti128_si256(odd, 1)));
+            __m256 x[4];
+            nw_avx2_fp8_quad(from + i * 32, true, x);
+            NW_EACH(c, 4) {
+                _mm256_storeu_ps(to + c * 16 + i * 8, x[c]);
+            }
         }
     }
 }
@@ -159,7 +148,7 @@ static nw_avx2_keys keys_of(const nw_attn_page *p, const workspace *w)
             widen(k.side.w + i * k.side.panel, k.side.n_vectors, k.side.ahead,
                   w->wide + i * k.side.n_vectors * (size_t)64);
         }
-        k.factor = FP8_FACTOR;
+        k.factor = NW_AVX2_E4M3_FACTOR;
         k.side.w = (const uint8_t *)w->wide;
         k.side.ahead = 0;
         k.side.n_vectors *= 4;
@@ -210,7 +199,7 @@ static void softmax(const nw_attn_tile *t, const nw_attn_page *p, const workspac
             memcpy(&head, p->q + (size_t)(r0 + r) * NW_ATTN_STRIDE, sizeof head);
         }
         g.unit[r] = head.scale * (t->a->scale * NW_LOG2E);
-        g.share[r] = p->kv.v == NW_KV_FP8 ? FP8_FACTOR : 1;
+        g.share[r] = p->kv.v == NW_KV_FP8 ? NW_AVX2_E4M3_FACTOR : 1;
         nw_attn_span(t, p, r0 + r, &g.j0[r], &g.j1[r]);
         g.masked = g.masked || g.j0[r] > 0 || g.j1[r] < NW_KV_PAGE;
     }
