@@ -10,7 +10,16 @@ PROBE = """
 import torch
 from vllm.platforms import current_platform
 current_platform.import_kernels()
-print("kernels", *(n for n in ("cpu_gemm_wna16", "onednn_scaled_mm") if hasattr(torch.ops._C, n)))
+found = [n for n in ("cpu_gemm_wna16", "onednn_scaled_mm") if hasattr(torch.ops._C, n)]
+if "onednn_scaled_mm" in found:
+    from vllm import _custom_ops as ops
+    ones = torch.full((64, 96), 127, dtype=torch.int8)
+    handler = ops.create_onednn_scaled_mm(ones.t().contiguous().t(), torch.ones(96), torch.float32, True, False)
+    out = torch.empty(5, 96)
+    ops.onednn_scaled_mm(handler, torch.full((5, 64), 127, dtype=torch.int8), out, torch.ones(5, 1), None, None, None)
+    if bool((out == 64 * 127 * 127).all()):
+        found.append("exact_int8")
+print("kernels", *found)
 """
 
 
@@ -21,11 +30,19 @@ def kernels():
     return set(next(line for line in out.splitlines() if line.startswith("kernels")).split()[1:])
 
 
+def multiplies_int8(q):
+    groups = q.get("config_groups", {}).values()
+    return any(g.get("input_activations") and g["weights"]["type"] == "int" for g in groups)
+
+
 def lacks(folder):
     """Why a folder cannot be served here; None: it can."""
     q = quantization(folder) or {}
     packed = q.get("quant_method") in ("awq", "gptq") or q.get("format") == "pack-quantized"
     need = "cpu_gemm_wna16" if packed else "onednn_scaled_mm" if q else None
+    if need is not None and need in kernels() and multiplies_int8(q) and "exact_int8" not in kernels():
+        # without VNNI, oneDNN adds pairs of u8 x s8 products in 16 bits: exact for weights of 7 bits alone
+        return "vLLM's INT8 products saturate on this processor: 64 times 127 x 127 is not 1032256"
     if need is None or need in kernels():
         return None
     return f"vLLM's library for this processor (no AVX-512) has no {need}"
