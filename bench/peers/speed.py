@@ -219,7 +219,8 @@ class Bench:
                 hog.wait()
 
     def measure(self, shape, rows, until, least, most=25):
-        """Rounds of all that the rows need, each thing once a round; [(row, [(ours s, peer s, raw)])]."""
+        """Rounds of all that the rows need, each thing once a round; [(row, [(ours s, peer s, raw)])]. An interrupt ends
+        them with those that are whole."""
         kept = [r for r in rows if self.opens(shape, r)]
         todo = []  # in order of need: the two sides of a row stand close together
         for r in kept:
@@ -229,9 +230,14 @@ class Bench:
         n = 0
         while n < least or (time.monotonic() < until and n < most):
             seconds, raw = {}, {}
-            for side, command in todo if n % 2 == 0 else reversed(todo):
-                raw[side, command] = self.read()
-                seconds[side, command] = self.once(shape, side, command)
+            try:
+                for side, command in todo if n % 2 == 0 else reversed(todo):
+                    raw[side, command] = self.read()
+                    seconds[side, command] = self.once(shape, side, command)
+            except KeyboardInterrupt:
+                if n == 0:
+                    raise
+                break
             for r, list_of in out:
                 theirs = seconds[r.peer, r.peer_command or r.command] if r.peer else None
                 list_of.append((seconds[r.ours, r.command], theirs, raw[r.ours, r.command]))
