@@ -129,7 +129,6 @@ static void say_what_was_loaded(const nw_engine *e)
            (double)f->kv_pool_bytes / 1048576.0);
 }
 
-/* The line first: who waits for the port's file finds it printed. */
 static nw_status announce(const nw_server *s, const char *host, const char *port_file,
                           nw_error *err)
 {
@@ -137,12 +136,12 @@ static nw_status announce(const nw_server *s, const char *host, const char *port
     const bool v6 = strchr(host, ':') != NULL;
     const int n = snprintf(text, sizeof text, "%u\n", nw_server_port(s));
 
+    if (port_file != NULL && nw_file_write(port_file, text, (size_t)n, err) != NW_OK) {
+        return err->code;
+    }
     (void)printf("listening on http://%s%s%s:%u\n", v6 ? "[" : "", host, v6 ? "]" : "",
                  nw_server_port(s));
-    if (fflush(stdout) != 0) {
-        return nw_fail(err, NW_E_IO, "stdout: cannot write");
-    }
-    return port_file == NULL ? NW_OK : nw_file_write(port_file, text, (size_t)n, err);
+    return fflush(stdout) == 0 ? NW_OK : nw_fail(err, NW_E_IO, "stdout: cannot write");
 }
 
 static nw_status serve(const nw_args *args, nw_engine *e, nw_error *err)

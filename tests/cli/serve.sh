@@ -13,6 +13,10 @@ until [ -s port ]; do
     sleep 0.02
 done
 url=http://127.0.0.1:$(cat port)
+until [ -s server.out ] || [ $tries -ge 1500 ]; do # the line follows the file
+    tries=$((tries + 1))
+    sleep 0.02
+done
 [ "$(cat server.out)" = "listening on $url" ] && echo "listening"
 python3 - "$url" <<'END'
 import json, sys, urllib.error, urllib.request
