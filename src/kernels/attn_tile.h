@@ -103,4 +103,29 @@ void nw_attn_plain_page(const nw_attn_tile *t, const nw_attn_page *p);
 void nw_attn_plain_join(const nw_attn_tile *t, const nw_softmax_states *state, const float *o,
                         size_t ldo);
 
+/* body(n) with a constant n, for 1..NW_ATTN_GROUP rows. */
+#define NW_FOR_ROWS(body, n_rows) \
+    do {                          \
+        switch (n_rows) {         \
+        case 1:                   \
+            body(1);              \
+            break;                \
+        case 2:                   \
+            body(2);              \
+            break;                \
+        case 3:                   \
+            body(3);              \
+            break;                \
+        case 4:                   \
+            body(4);              \
+            break;                \
+        case 5:                   \
+            body(5);              \
+            break;                \
+        default:                  \
+            body(6);              \
+            break;                \
+        }                         \
+    } while (0)
+
 #endif

@@ -86,31 +86,6 @@ void nw_avx2_attend(const nw_attn *a);
 void nw_avx2_kv_put(const nw_kv_type *kv, uint32_t slot, const float *k, const float *v,
                     uint8_t *k_page, uint8_t *v_page);
 
-/* body(n) with a constant n, for 1..NW_ATTN_GROUP rows. */
-#define NW_AVX2_FOR_ROWS(body, n_rows) \
-    do {                               \
-        switch (n_rows) {              \
-        case 1:                        \
-            body(1);                   \
-            break;                     \
-        case 2:                        \
-            body(2);                   \
-            break;                     \
-        case 3:                        \
-            body(3);                   \
-            break;                     \
-        case 4:                        \
-            body(4);                   \
-            break;                     \
-        case 5:                        \
-            body(5);                   \
-            break;                     \
-        default:                       \
-            body(6);                   \
-            break;                     \
-        }                              \
-    } while (0)
-
 NW_INLINE __m256i nw_avx2_bytes(const uint8_t *p)
 {
     return _mm256_loadu_si256((const __m256i *)(const void *)p);

@@ -116,20 +116,20 @@ NW_INLINE void values(const nw_avx2_values *w, const bool bf16, const unsigned r
 
 void nw_avx2_keys_bf16(const nw_avx2_keys *k, unsigned n_rows)
 {
-    NW_AVX2_FOR_ROWS(KEYS_BF16, n_rows);
+    NW_FOR_ROWS(KEYS_BF16, n_rows);
 }
 
 void nw_avx2_keys_f32(const nw_avx2_keys *k, unsigned n_rows)
 {
-    NW_AVX2_FOR_ROWS(KEYS_F32, n_rows);
+    NW_FOR_ROWS(KEYS_F32, n_rows);
 }
 
 void nw_avx2_values_bf16(const nw_avx2_values *v, unsigned n_rows)
 {
-    NW_AVX2_FOR_ROWS(VALUES_BF16, n_rows);
+    NW_FOR_ROWS(VALUES_BF16, n_rows);
 }
 
 void nw_avx2_values_f32(const nw_avx2_values *v, unsigned n_rows)
 {
-    NW_AVX2_FOR_ROWS(VALUES_F32, n_rows);
+    NW_FOR_ROWS(VALUES_F32, n_rows);
 }

@@ -162,20 +162,20 @@ NW_INLINE void values(const nw_avx2_values *w, const bool int4, const unsigned r
 
 void nw_avx2_keys_int8(const nw_avx2_keys *k, unsigned n_rows)
 {
-    NW_AVX2_FOR_ROWS(KEYS_INT8, n_rows);
+    NW_FOR_ROWS(KEYS_INT8, n_rows);
 }
 
 void nw_avx2_keys_int4(const nw_avx2_keys *k, unsigned n_rows)
 {
-    NW_AVX2_FOR_ROWS(KEYS_INT4, n_rows);
+    NW_FOR_ROWS(KEYS_INT4, n_rows);
 }
 
 void nw_avx2_values_int8(const nw_avx2_values *v, unsigned n_rows)
 {
-    NW_AVX2_FOR_ROWS(VALUES_INT8, n_rows);
+    NW_FOR_ROWS(VALUES_INT8, n_rows);
 }
 
 void nw_avx2_values_int4(const nw_avx2_values *v, unsigned n_rows)
 {
-    NW_AVX2_FOR_ROWS(VALUES_INT4, n_rows);
+    NW_FOR_ROWS(VALUES_INT4, n_rows);
 }

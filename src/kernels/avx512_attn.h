@@ -100,31 +100,6 @@ void nw_avx512_softmax_rows(nw_softmax_group *g, unsigned n_rows);
 /* codes: how many steps of the stored codes the products take for one. */
 void nw_avx512_value_factors(const float *scales, float codes, nw_value_factors *out);
 
-/* body(n) with a constant n, for 1..NW_ATTN_GROUP rows. */
-#define NW_FOR_ROWS(body, n_rows) \
-    do {                          \
-        switch (n_rows) {         \
-        case 1:                   \
-            body(1);              \
-            break;                \
-        case 2:                   \
-            body(2);              \
-            break;                \
-        case 3:                   \
-            body(3);              \
-            break;                \
-        case 4:                   \
-            body(4);              \
-            break;                \
-        case 5:                   \
-            body(5);              \
-            break;                \
-        default:                  \
-            body(6);              \
-            break;                \
-        }                         \
-    } while (0)
-
 NW_INLINE void nw_ask(const uint8_t *p, ptrdiff_t ahead)
 {
     _mm_prefetch((const char *)(p + ahead), _MM_HINT_T1);
