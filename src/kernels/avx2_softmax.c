@@ -18,19 +18,14 @@ typedef struct {
     bool words, scaled, masked;
 } form;
 
-/* 2^x for x <= 0, NaN for NaN; 2^-126 for what is below. The polynomial of lanes_ops.h. */
+/* 2^x for x <= 0, NaN for NaN; 2^-126 for what is below. */
 NW_INLINE __m256 power(__m256 x)
 {
     const __m256 y = _mm256_max_ps(_mm256_set1_ps(-126), x); /* the second where one is a NaN */
     const __m256i n = _mm256_cvtps_epi32(y);
     const __m256 f = _mm256_sub_ps(y, _mm256_cvtepi32_ps(n));
-    __m256 q = _mm256_set1_ps(0x1.5bba14p-10F);
+    const __m256 q = nw_lanes_power_of(f);
 
-    q = _mm256_fmadd_ps(q, f, _mm256_set1_ps(0x1.3cea88p-7F));
-    q = _mm256_fmadd_ps(q, f, _mm256_set1_ps(0x1.c6b752p-5F));
-    q = _mm256_fmadd_ps(q, f, _mm256_set1_ps(0x1.ebf9bcp-3F));
-    q = _mm256_fmadd_ps(q, f, _mm256_set1_ps(0x1.62e42ap-1F));
-    q = _mm256_fmadd_ps(q, f, _mm256_set1_ps(1));
     return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(q), _mm256_slli_epi32(n, 23)));
 }
 

@@ -20,6 +20,19 @@ NW_INLINE nw_lanes_f nw_lanes_pow2(nw_lanes_i n)
     return nw_lanes_from_bits(nw_lanes_left(nw_lanes_add_i(n, nw_lanes_int(127)), 23));
 }
 
+/* 2^f for f from -1/2 to 1/2, by a polynomial. */
+NW_INLINE nw_lanes_f nw_lanes_power_of(nw_lanes_f f)
+{
+    nw_lanes_f q = nw_lanes_set(0x1.5bba14p-10F);
+
+    q = nw_lanes_fma(q, f, nw_lanes_set(0x1.3cea88p-7F));
+    q = nw_lanes_fma(q, f, nw_lanes_set(0x1.c6b752p-5F));
+    q = nw_lanes_fma(q, f, nw_lanes_set(0x1.ebf9bcp-3F));
+    q = nw_lanes_fma(q, f, nw_lanes_set(0x1.62e42ap-1F));
+    q = nw_lanes_fma(q, f, nw_lanes_set(1));
+    return q;
+}
+
 /* 2^x; 0 below -150, Inf above 128, NaN for NaN. 2^0 is exactly 1. Scaled in two steps, so that
  * each factor is a normal number. */
 NW_INLINE nw_lanes_f nw_lanes_exp2(nw_lanes_f x)
@@ -29,13 +42,8 @@ NW_INLINE nw_lanes_f nw_lanes_exp2(nw_lanes_f x)
     const nw_lanes_f f = nw_lanes_sub(bound, whole);
     const nw_lanes_i n = nw_lanes_whole(whole);
     const nw_lanes_i half = nw_lanes_right_signed(n, 1);
-    nw_lanes_f q = nw_lanes_set(0x1.5bba14p-10F);
+    const nw_lanes_f q = nw_lanes_power_of(f);
 
-    q = nw_lanes_fma(q, f, nw_lanes_set(0x1.3cea88p-7F));
-    q = nw_lanes_fma(q, f, nw_lanes_set(0x1.c6b752p-5F));
-    q = nw_lanes_fma(q, f, nw_lanes_set(0x1.ebf9bcp-3F));
-    q = nw_lanes_fma(q, f, nw_lanes_set(0x1.62e42ap-1F));
-    q = nw_lanes_fma(q, f, nw_lanes_set(1));
     return nw_lanes_mul(nw_lanes_mul(q, nw_lanes_pow2(half)),
                         nw_lanes_pow2(nw_lanes_sub_i(n, half)));
 }
