@@ -1,5 +1,5 @@
 /* Scales of keys and values in a Hugging Face folder: model.layers.N.self_attn.{k,v}_scale, one number
- * or one a kv head. A folder whose scales are all 1 was never calibrated: it has none, nor has
+ * or one a kv head; older writers of fp8 folders have kv_scale for both, or {k,v}_proj.output_scale. A folder whose scales are all 1 was never calibrated: it has none, nor has
  * one whose config does not ask for FP8 with fixed scales.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
@@ -36,28 +36,58 @@ static const char *after_layer(const char *name, uint32_t *layer)
     return name + digits + strlen(after);
 }
 
+/* Names of scales, below self_attn; those of queries are not used. */
+static const struct {
+    const char *name;
+    bool of_keys, of_values;
+} scale_names[] = {
+    {"k_scale", true, false},
+    {"v_scale", false, true},
+    {"k_proj.output_scale", true, false},
+    {"v_proj.output_scale", false, true},
+    {"kv_scale", true, true},
+    {"q_scale", false, false},
+    {"q_proj.output_scale", false, false},
+};
+
+/* One for both yields to one of its own, whichever comes first. */
+static bool take(nw_ckpt_source *to, const nw_ckpt_source *s, bool shared)
+{
+    if (shared && to->name != NULL) {
+        return false;
+    }
+    *to = *s;
+    return true;
+}
+
 nw_status nw_ckpt_place_kv(nw_checkpoint *c, const nw_ckpt_source *s, const char *name,
                            bool *placed, nw_error *err)
 {
     uint32_t layer = 0;
     const char *what = after_layer(name, &layer);
+    bool taken = false;
+    size_t i = 0;
 
-    *placed = what != NULL && (strcmp(what, "k_scale") == 0 || strcmp(what, "v_scale") == 0 ||
-                               strcmp(what, "q_scale") == 0 || strcmp(what, "kv_scale") == 0);
+    while (what != NULL && i < NW_COUNT(scale_names) && strcmp(what, scale_names[i].name) != 0) {
+        i++;
+    }
+    *placed = what != NULL && i < NW_COUNT(scale_names);
     if (!*placed) {
         return NW_OK;
     }
-    c->n_ignored++;
-    if (what[1] != '_' || what[0] == 'q' || layer >= c->config.n_layers) {
-        return NW_OK;
-    }
-    if (c->kv == NULL) {
+    const bool k = scale_names[i].of_keys;
+    const bool v = scale_names[i].of_values;
+    if (c->kv == NULL && layer < c->config.n_layers && (k || v)) {
         c->kv = calloc(c->config.n_layers, sizeof *c->kv);
+        if (c->kv == NULL) {
+            return nw_fail(err, NW_E_NOMEM, "%s: no memory for scales of keys and values", c->path);
+        }
     }
-    if (c->kv == NULL) {
-        return nw_fail(err, NW_E_NOMEM, "%s: no memory for scales of keys and values", c->path);
+    if (layer < c->config.n_layers) {
+        taken = k && take(&c->kv[layer].k, s, v);
+        taken = (v && take(&c->kv[layer].v, s, k)) || taken;
     }
-    *(what[0] == 'k' ? &c->kv[layer].k : &c->kv[layer].v) = *s;
+    c->n_ignored += !taken;
     return NW_OK;
 }
 
@@ -126,6 +156,12 @@ static bool is_one(const nw_ckpt_source *s)
 
 static void drop(nw_checkpoint *c)
 {
+    for (uint32_t i = 0; c->kv != NULL && i < c->config.n_layers; i++) {
+        const nw_ckpt_source *k = &c->kv[i].k;
+        const nw_ckpt_source *v = &c->kv[i].v;
+        c->n_ignored += k->name != NULL ? 1 : 0;
+        c->n_ignored += v->name != NULL && v->data != k->data ? 1 : 0;
+    }
     free(c->kv);
     c->kv = NULL;
 }

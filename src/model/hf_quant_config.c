@@ -249,9 +249,10 @@ static nw_status add_group(view v, const char *key, const json_t *group, nw_hfq_
     return weights((view){w, v.name}, g, err);
 }
 
-/* As vLLM: E4M3 with one scale a tensor or a head. */
+/* As vLLM: E4M3 with one scale a tensor or a head. In folders of method fp8 it may be the word "static". */
 static void parse_kv(const json_t *kv, nw_hfq_config *c)
 {
+    const char *word = json_string_value(kv);
     const char *type = json_string_value(json_object_get(kv, "type"));
     const char *strategy = json_string_value(json_object_get(kv, "strategy"));
 
@@ -262,6 +263,8 @@ static void parse_kv(const json_t *kv, nw_hfq_config *c)
                    strcmp(type, "float") == 0 && strategy != NULL &&
                    (strcmp(strategy, "tensor") == 0 || strcmp(strategy, "attn_head") == 0) &&
                    !json_is_true(json_object_get(kv, "dynamic"));
+    c->kv_scheme =
+        c->kv_scheme || (c->method == NW_HFQ_FP8 && word != NULL && strcmp(word, "static") == 0);
     c->kv_note = c->kv_scheme
                      ? NULL
                      : "keys and values other than 8-bit floats with fixed scales a tensor "
@@ -395,6 +398,7 @@ static nw_status parse_fp8(view v, nw_hfq_config *c, nw_error *err)
     if (st != NW_OK) {
         return st;
     }
+    parse_kv(json_object_get(v.o, "kv_cache_scheme"), c);
     const nw_hfq_group *g = &c->groups[0];
     c->n_groups = 1;
     c->act_fixed = strcmp(scheme, "static") == 0;

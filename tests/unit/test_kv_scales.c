@@ -7,63 +7,14 @@
 #include <string.h>
 
 #include "../kernels/guard.h"
-#include "artifact/export.h"
 #include "artifact/kv_scales.h"
 #include "caught_stderr.h"
-#include "engine/engine.h"
 #include "formats/fp8.h"
 #include "formats/half.h"
 #include "kernels/kv_page.h"
-#include "quant/calibrate.h"
+#include "kv_fixture.h"
 #include "quant/kv_stats.h"
 #include "quant/logits_probe.h"
-#include "quant/quantize.h"
-#include "suite_dir.h"
-#include "table.h"
-#include "tiny_model.h"
-
-#define N_IDS   90 /* a page and a part of the next */
-#define TARGETS "targets: [{match: '.*_proj', weights: bf16}]\n"
-
-static char text_path[512];
-
-static int setup(void **state)
-{
-    const nw_model_config c = nw_tiny_wide();
-    char text[8192];
-    nw_error err = {0};
-
-    (void)state;
-    dir = nw_tmpdir_make();
-    nw_tiny_write(&c, 3, in_dir("model"));
-    for (size_t i = 0; i < sizeof text; i++) {
-        text[i] = (char)(' ' + (int)(i * i / 3 % 95));
-    }
-    nw_tmpdir_put(&dir, "text.txt", text, sizeof text, text_path, sizeof text_path);
-    const nw_calibrate_options o = {
-        .model = in_dir("model"),
-        .out = in_dir("stats"),
-        .sample = {.text = text_path, .n_samples = 8, .seed = 1, .n_ctx = 64},
-        .n_threads = 2};
-    must(nw_calibrate(&o, NULL, &err), &err);
-    return 0;
-}
-
-static nw_status quantize(const char *yaml, const char *out, bool with_stats, nw_error *err)
-{
-    static char path[512];
-    static char stats[512];
-    (void)snprintf(stats, sizeof stats, "%s", in_dir("stats"));
-    const nw_quantize_options o = {.source = in_dir("model"),
-                                   .recipe = path,
-                                   .out = in_dir(out),
-                                   .replace = true,
-                                   .calibration = with_stats ? stats : NULL,
-                                   .n_threads = 2};
-
-    nw_tmpdir_put(&dir, "recipe.yaml", yaml, strlen(yaml), path, sizeof path);
-    return nw_quantize(&o, NULL, err);
-}
 
 /* ---- statistics ---- */
 
@@ -234,23 +185,6 @@ static void values_that_change_need_statistics_of_their_own(void **state)
 
 /* ---- engine ---- */
 
-static nw_engine *open_engine(const char *model, const char *kv)
-{
-    nw_engine_options o = nw_engine_options_default();
-    nw_engine *e = NULL;
-    nw_error err = {0};
-
-    o.n_threads = 1;
-    o.max_seqs = 1;
-    o.n_ctx = N_IDS;
-    o.max_step_tokens = 32;
-    if (kv != NULL) {
-        must(nw_engine_kv_parse(kv, &o, &err), &err);
-    }
-    must(nw_engine_open(in_dir(model), &o, &e, &err), &err);
-    return e;
-}
-
 /* F4 of the reports: where the scales come from is always told. */
 static void the_source_of_scales_is_told(void **state)
 {
@@ -381,201 +315,6 @@ static void pages_take_a_fixed_scale(void **state)
     }
 }
 
-/* ---- folders of others ---- */
-
-static void export_folder(const char *from, const char *to)
-{
-    nw_export_report r = {0};
-    nw_error err = {0};
-    nw_export_options o = {
-        .source = in_dir(from), .out = in_dir(to), .replace = true, .n_threads = 1};
-
-    must(nw_export_format_find("compressed-tensors", "native", &o.format, &err), &err);
-    must(nw_export(&o, &r, &err), &err);
-    nw_export_report_release(&r);
-}
-
-static void assert_same_scales(const char *from, const char *to)
-{
-    nw_artifact *a[2] = {NULL, NULL};
-    nw_error err = {0};
-
-    must(nw_artifact_open(in_dir(from), &a[0], &err), &err);
-    must(nw_artifact_open(in_dir(to), &a[1], &err), &err);
-    const nw_artifact_kv *x = nw_artifact_get_kv(a[0]);
-    const nw_artifact_kv *y = nw_artifact_get_kv(a[1]);
-    const size_t n = (size_t)x->n_scales * nw_artifact_config(a[0])->n_layers;
-    assert_string_equal(y->format, "fp8");
-    assert_int_equal(x->n_scales, y->n_scales);
-    assert_memory_equal(x->k_scale, y->k_scale, n * sizeof(float));
-    assert_memory_equal(x->v_scale, y->v_scale, n * sizeof(float));
-    nw_artifact_close(a[0]);
-    nw_artifact_close(a[1]);
-}
-
-/* Written, read back, and written again from what was read. */
-static void scales_survive_compressed_tensors(void **state)
-{
-    (void)state;
-    static const char *const yamls[] = {"kv: fp8\n" TARGETS,
-                                        "kv: fp8+window64\nkv_scales: head\n" TARGETS,
-                                        "kv: fp8\ntargets: [{match: '.*_proj', weights: int8}]\n"};
-    nw_error err = {0};
-
-    for (size_t i = 0; i < NW_COUNT(yamls); i++) {
-        must(quantize(yamls[i], "q", true, &err), &err);
-        export_folder("q", "ct");
-        assert_same_scales("q", "ct");
-        export_folder("ct", "again");
-        assert_same_scales("ct", "again");
-    }
-    nw_engine *e = open_engine("ct", NULL);
-    assert_string_equal(nw_engine_get_facts(e)->kv, "fp8");
-    assert_non_null(strstr(nw_engine_get_facts(e)->kv_scales, "calibrated"));
-    nw_engine_close(e);
-}
-
-/* Sets every scale of keys and values in a folder, or only the keys' of the first layer. */
-static void set_scales(const char *folder, float x, bool first_only)
-{
-    char path[512];
-    char *bytes = NULL;
-    size_t n = 0;
-    nw_safetensors *st = NULL;
-    nw_error err = {0};
-    uint64_t header = 0;
-
-    (void)snprintf(path, sizeof path, "%s/model.safetensors", in_dir(folder));
-    must(nw_file_read(path, 1 << 24, &bytes, &n, &err), &err);
-    memcpy(&header, bytes, sizeof header);
-    must(nw_st_open(path, &st, &err), &err);
-    const uint8_t *first = nw_st_at(st, 0)->data;
-    for (size_t i = 0; i < nw_st_n_tensors(st); i++) {
-        first = nw_st_at(st, i)->data < first ? nw_st_at(st, i)->data : first;
-    }
-    for (size_t i = 0; i < nw_st_n_tensors(st); i++) {
-        const nw_st_tensor *t = nw_st_at(st, i);
-        const bool wanted = strstr(t->name, first_only ? "layers.0.self_attn.k_scale" : "_scale");
-        for (size_t k = 0; wanted && k < t->n_elems; k++) {
-            memcpy(bytes + sizeof header + header + (t->data - first) + k * sizeof x, &x, sizeof x);
-        }
-    }
-    nw_st_close(st);
-    must(nw_file_write(path, bytes, n, &err), &err);
-    free(bytes);
-}
-
-/* F4: a scale that nobody measured is none. */
-static void scales_of_one_are_uncalibrated(void **state)
-{
-    (void)state;
-    nw_error err = {0};
-    nw_artifact *a = NULL;
-
-    must(quantize("kv: fp8\n" TARGETS, "q", true, &err), &err);
-    export_folder("q", "ct");
-    set_scales("ct", 1, false);
-    must(nw_artifact_open(in_dir("ct"), &a, &err), &err);
-    assert_int_equal(nw_artifact_get_kv(a)->n_scales, 0);
-    nw_artifact_close(a);
-    nw_engine *e = open_engine("ct", "fp8");
-    assert_non_null(strstr(nw_engine_get_facts(e)->kv_scales, "uncalibrated"));
-    nw_engine_close(e);
-}
-
-static void scales_that_are_none_are_refused(void **state)
-{
-    (void)state;
-    static const float bad[] = {0, -1, NAN, INFINITY};
-    nw_error err = {0};
-
-    must(quantize("kv: fp8\n" TARGETS, "q", true, &err), &err);
-    for (size_t i = 0; i < NW_COUNT(bad); i++) {
-        nw_artifact *a = NULL;
-        export_folder("q", "ct");
-        set_scales("ct", bad[i], true);
-        assert_int_equal(nw_artifact_open(in_dir("ct"), &a, &err), NW_E_FORMAT);
-        assert_non_null(strstr(err.message, "k_scale"));
-    }
-}
-
-/* As other engines: what the config does not ask for is not used. */
-static void scales_without_a_scheme_are_not_used(void **state)
-{
-    static const char *const schemes[] = {
-        "{\"num_bits\": 8, \"type\": \"int\", \"strategy\": \"tensor\"}", "null"};
-    char path[512];
-    nw_error err = {0};
-
-    (void)state;
-    must(quantize("kv: fp8\n" TARGETS, "q", true, &err), &err);
-    export_folder("q", "ct");
-    (void)snprintf(path, sizeof path, "%s/config.json", in_dir("ct"));
-    for (size_t i = 0; i < NW_COUNT(schemes); i++) {
-        nw_artifact *a = NULL;
-        json_t *config = json_load_file(path, 0, NULL);
-        json_t *scheme = json_loads(schemes[i], JSON_DECODE_ANY, NULL);
-        json_t *quant = json_object_get(config, "quantization_config");
-        assert_non_null(json_object_get(quant, "kv_cache_scheme"));
-        assert_int_equal(json_object_set_new(quant, "kv_cache_scheme", scheme), 0);
-        assert_int_equal(json_dump_file(config, path, JSON_INDENT(2)), 0);
-        json_decref(config);
-        must(nw_artifact_open(in_dir("ct"), &a, &err), &err);
-        assert_int_equal(nw_artifact_get_kv(a)->n_scales, 0);
-        assert_string_equal(nw_artifact_get_kv(a)->format, "");
-        nw_artifact_close(a);
-    }
-}
-
-static void scales_that_are_left_out_are_told(void **state)
-{
-    char text[8192];
-    int kept = -1;
-    nw_error err = {0};
-
-    (void)state;
-    must(quantize("kv: fp8\n" TARGETS, "q", true, &err), &err);
-    export_folder("q", "ct");
-    for (int said = 0; said < 2; said++) {
-        const nw_quantize_options o = {.source = in_dir("ct"),
-                                       .recipe = "bf16",
-                                       .kv = said ? "fp8+dynamic" : NULL,
-                                       .out = in_dir("requantized"),
-                                       .replace = true,
-                                       .n_threads = 1};
-        FILE *file = catch_stderr(&kept);
-        const nw_status st = nw_quantize(&o, NULL, &err);
-        caught(file, kept, text, sizeof text);
-        must(st, &err);
-        assert_int_equal(strstr(text, "FP8 keys and values are left out") != NULL, !said);
-    }
-}
-
-static void words_that_no_folder_says_are_told(void **state)
-{
-    static const struct {
-        const char *yaml, *says; /* NULL: nothing */
-    } rows[] = {
-        {"kv: fp8\n" TARGETS, NULL},
-        {"kv: fp8+window128+sinks64\n" TARGETS, "more than fp8 and its scales"},
-        {"kv: fp8+channel\n" TARGETS, "more than fp8 and its scales"},
-        {"kv: fp8+dynamic\ntargets: [{match: '.*_proj', weights: int8}]\n", "does not say so"}};
-    char text[8192];
-    int kept = -1;
-    nw_error err = {0};
-
-    (void)state;
-    for (size_t i = 0; i < NW_COUNT(rows); i++) {
-        must(quantize(rows[i].yaml, "q", true, &err), &err);
-        FILE *file = catch_stderr(&kept);
-        export_folder("q", "ct");
-        caught(file, kept, text, sizeof text);
-        const char *told = strstr(text, "keys and values in fp8");
-        assert_int_equal(told != NULL, rows[i].says != NULL);
-        assert_true(told == NULL || strstr(told, rows[i].says) != NULL);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -588,12 +327,6 @@ int main(void)
         cmocka_unit_test(channels_leave_the_softmax_alone),
         cmocka_unit_test(fixed_scales_are_used),
         cmocka_unit_test(pages_take_a_fixed_scale),
-        cmocka_unit_test(scales_survive_compressed_tensors),
-        cmocka_unit_test(scales_of_one_are_uncalibrated),
-        cmocka_unit_test(scales_that_are_none_are_refused),
-        cmocka_unit_test(scales_without_a_scheme_are_not_used),
-        cmocka_unit_test(scales_that_are_left_out_are_told),
-        cmocka_unit_test(words_that_no_folder_says_are_told),
     };
     return cmocka_run_group_tests_name("kv_scales", tests, setup, teardown);
 }
