@@ -7,8 +7,10 @@
 #include <string.h>
 
 #include "artifact/artifact.h"
+#include "artifact/inputs.h"
 #include "base/file.h"
 #include "model/hf_quant.h"
+#include "model/safetensors.h"
 #include "model/tokenizer.h"
 
 double nw_inspect_bits(uint64_t n_bytes, uint64_t n_params)
@@ -185,13 +187,40 @@ static nw_status collect_manifest(const nw_manifest *from, nw_inspection *m, nw_
     return NW_OK;
 }
 
+/* What is fixed of inputs, keys and values: names and shapes in inputs.safetensors (artifact/inputs.h). */
+static nw_status collect_inputs(const char *path, const nw_manifest *from, nw_inspection *m,
+                                nw_error *err)
+{
+    nw_safetensors *file = NULL;
+    size_t n_fixed = 0;
+    char name[64];
+
+    if (nw_st_open(path, &file, err) != NW_OK) {
+        return err->code;
+    }
+    for (size_t i = 0; i < m->n_tensors; i++) {
+        nw_role reader = NW_ROLE_EMBED;
+        if (nw_input_reader(m->tensors[i].role, &reader)) {
+            (void)snprintf(name, sizeof name, "layers.%d.%s.scale", (int)m->tensors[i].layer,
+                           nw_role_name(reader));
+            n_fixed += nw_st_find(file, name) != NULL;
+        }
+    }
+    const nw_st_tensor *kv = nw_st_find(file, "layers.0.k.scale");
+    say_act(m, from->act, n_fixed);
+    say_kv(m, from->kv, kv != NULL ? (uint32_t)kv->n_elems : 0);
+    nw_st_close(file);
+    return NW_OK;
+}
+
 /* The folder's manifest and config; its weights are not read. */
 static nw_status inspect_artifact(const char *path, nw_inspection *m, nw_error *err)
 {
     nw_manifest manifest = {0};
     char *json = nw_path_join(path, "manifest.json");
     char *weights = nw_path_join(path, "model.safetensors");
-    nw_status st = json != NULL && weights != NULL ? NW_OK : no_memory(m, err);
+    char *inputs = nw_path_join(path, NW_INPUTS_FILE);
+    nw_status st = json != NULL && weights != NULL && inputs != NULL ? NW_OK : no_memory(m, err);
 
     m->kind = "artifact";
     m->n_files = 1;
@@ -200,6 +229,9 @@ static nw_status inspect_artifact(const char *path, nw_inspection *m, nw_error *
     }
     if (st == NW_OK) {
         st = collect_manifest(&manifest, m, err);
+    }
+    if (st == NW_OK && manifest.inputs.hex[0] != '\0') {
+        st = collect_inputs(inputs, &manifest, m, err);
     }
     if (st == NW_OK) {
         st = nw_config_load(path, &m->config, err);
@@ -210,6 +242,7 @@ static nw_status inspect_artifact(const char *path, nw_inspection *m, nw_error *
     nw_manifest_release(&manifest);
     free(json);
     free(weights);
+    free(inputs);
     return st;
 }
 

@@ -56,3 +56,15 @@ for recipe in "$source_dir"/recipes/*.yaml; do
     narrow quantize model -r shipped.yaml -o shipped --force --quiet |
         sed -n '/^recipe/p; s/^.* x \(int[^ ]*\).*/\1/p'
 done
+# what is fixed is counted, in narrow's folder and in that of another format
+cat >fixed.yaml <<'END'
+activations: a8
+activation_scale: static
+kv: fp8
+targets: [{match: '.*_proj', weights: int8}]
+END
+narrow quantize model -r fixed.yaml -c stats -o fixed --quiet >/dev/null || fail "fixed scales"
+narrow convert fixed -f compressed-tensors -o fixed-ct --quiet >/dev/null || fail "fixed scales, exported"
+for folder in fixed fixed-ct; do
+    narrow inspect "$folder" | grep -E '^(activations|keys|not used)'
+done
