@@ -8,7 +8,6 @@ bfloat16, the only type that compressed-tensors unpacks them to.
 
 usage: check_llmcompressor.py NARROW WRITE_LOGITS WRITE_INPUTS SCRATCH MODEL TEXT      (MODEL: of 128 positions at least)
 SPDX-License-Identifier: Apache-2.0"""
-import json
 import os
 import shutil
 import subprocess
@@ -17,7 +16,6 @@ import types
 
 os.environ.update(TQDM_DISABLE="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
 
-import numpy as np
 import torch
 from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
 from llmcompressor import oneshot
@@ -26,9 +24,8 @@ from loguru import logger
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging
 
-from check_quantized import shared_logits
-
-WINDOW, N_WINDOWS, LIMIT = 128, 24, 1e-3
+import check_quantized
+from perplexity import LIMIT, ids_of, ours, perplexity
 
 
 def group_of_32():
@@ -51,27 +48,6 @@ def quantize(source, scheme, out):
     model.save_pretrained(out, save_compressed=True)
 
 
-def ids_of(narrow, model, text):
-    with open(text, encoding="utf-8") as f:
-        stories = json.load(f)
-    out = subprocess.run([narrow, "tokenize", model, "\n".join(stories[:40]), "--json"], check=True,
-                         stdout=subprocess.PIPE).stdout
-    ids = [t["id"] if isinstance(t, dict) else t for t in json.loads(out)["ids"]]
-    assert len(ids) >= WINDOW * N_WINDOWS, len(ids)
-    return [ids[i * WINDOW:(i + 1) * WINDOW] for i in range(N_WINDOWS)]
-
-
-def perplexity(logits_of, windows):
-    """Of all tokens of a window but the first."""
-    total = 0.0
-    for ids in windows:
-        z = logits_of(ids).astype(np.float64)
-        z -= z.max(1, keepdims=True)
-        z -= np.log(np.exp(z).sum(1, keepdims=True))
-        total -= z[np.arange(WINDOW - 1), ids[1:]].sum()
-    return float(np.exp(total / (len(windows) * (WINDOW - 1))))
-
-
 def theirs(folder, attention="eager"):
     """transformers in float32, weights unpacked by compressed-tensors."""
     kind = torch.bfloat16 if "NVFP4" in folder else torch.float32
@@ -87,18 +63,10 @@ def theirs(folder, attention="eager"):
     return logits
 
 
-def ours(program, folder, rule):
-    def logits(ids):
-        out = subprocess.run([program, folder, "ref/" + rule, *map(str, ids)], check=True, stdout=subprocess.PIPE,
-                             stderr=subprocess.DEVNULL).stdout
-        return np.frombuffer(out, np.float32).reshape(len(ids), -1)
-    return logits
-
-
 def shared(program, inputs, folder, rule):
     """theirs, with narrow's decisions of rounding."""
-    args = types.SimpleNamespace(write_logits=program, write_inputs=inputs)
-    return lambda ids: shared_logits(args, folder, "ref/" + rule, ids)[0]
+    by = check_quantized.shared(types.SimpleNamespace(write_logits=program, write_inputs=inputs), folder)
+    return lambda ids: by("ref/" + rule, ids)[0]
 
 
 def main():

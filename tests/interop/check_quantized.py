@@ -92,18 +92,22 @@ def share_rounding(m, mine, seen):
     m.forward = forward
 
 
-def shared_logits(args, folder, tier, ids):
-    """Logits of transformers with narrow's decisions of rounding, and what it would have decided."""
+def shared(args, folder):
+    """Loads transformers' model once. A function of a tier and ids: its logits with narrow's decisions of rounding, the
+    share of its own decisions that differ, and the farthest of those from a tie."""
     model = load(folder, torch.float32)
     logits_of(model, [1])  # unpacks the weights
-    mine, seen = our_inputs(args, folder, tier, ids, model.config), []
-    for name, m in model.named_modules():
-        part = name.rsplit(".", 1)[-1]
-        if part in READS:
-            share_rounding(m, mine[int(name.split(".")[2])][READS[part]], seen)
-    out = logits_of(model, ids)
-    n, other, tie = (f(column) for f, column in zip((sum, sum, max), zip(*seen)))
-    return out, other / n, tie
+    readers = [(m, int(name.split(".")[2]), READS[name.rsplit(".", 1)[-1]]) for name, m in model.named_modules()
+               if name.rsplit(".", 1)[-1] in READS]
+
+    def logits(tier, ids):
+        mine, seen = our_inputs(args, folder, tier, ids, model.config), []
+        for m, layer, part in readers:
+            share_rounding(m, mine[layer][part], seen)
+        out = logits_of(model, ids)
+        n, other, tie = (f(column) for f, column in zip((sum, sum, max), zip(*seen)))
+        return out, other / n, tie
+    return logits
 
 
 def check_rounded(args, folder, ids, theirs):
@@ -111,10 +115,11 @@ def check_rounded(args, folder, ids, theirs):
     rule, wrong = ("a8-ct", "a8") if asked["type"] == "int" else ("fp8", "fp8-g128")
     wrong = wrong if asked["dynamic"] else "a16"  # both INT8 rules round by the file's scale
     ours = our_logits(args, folder, "ref/" + rule, ids)
-    shared, other, tie = shared_logits(args, folder, "ref/" + rule, ids)
-    d, free = kl(shared, ours), kl(theirs, ours)
+    by = shared(args, folder)
+    out, other, tie = by("ref/" + rule, ids)
+    d, free = kl(out, ours), kl(theirs, ours)
     itself = kl(theirs, their_logits(folder, ids, "sdpa"))
-    _, other_wrong, tie_wrong = shared_logits(args, folder, "ref/" + wrong, ids)
+    _, other_wrong, tie_wrong = by("ref/" + wrong, ids)
     bad = not (d.max() < MAX_KL and other < MAX_SHARE and tie < MAX_TIE and other_wrong > MAX_SHARE < tie_wrong)
     print(f"{folder}: KL with shared rounding {d.max():.2e} (limit {MAX_KL:g}); {other:.1e} of its own decisions differ, "
           f"at most {tie:.1e} of a step from a tie (limits {MAX_SHARE:g}, {MAX_TIE:g}); under {wrong} {other_wrong:.1e}, "

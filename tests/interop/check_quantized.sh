@@ -1,7 +1,8 @@
 #!/bin/sh
 # SmolLM2's baseline quantized by narrow in every scheme, loaded by transformers with compressed-tensors and served
 # by vLLM's CPU build. The first run makes an environment of 6 GB. NARROW_VLLM names its Python,
-# NARROW_BASELINE the folder of the baseline, NARROW_LLAMA the source of llama.cpp, whose converter then reads folders, too. usage: check_quantized.sh NARROW BUILD_DIR
+# NARROW_BASELINE the folder of the baseline, NARROW_LLAMA the source of llama.cpp, whose converter then reads folders, too. With names of checks (check_vllm.py) only these run.
+# usage: check_quantized.sh NARROW BUILD_DIR [CHECK...]
 # SPDX-License-Identifier: Apache-2.0
 set -u
 here=$(dirname "$0")
@@ -54,12 +55,19 @@ static() {
 w8s=$(static ct-w8a8-static int8 a8-ct) || exit 1
 fp8s=$(static ct-fp8-static fp8-e4m3 fp8) || exit 1
 bin=$build bad=0
+shift 2
+only=" $* "
+wanted() { case $only in "  " | *" $1 "*) ;; *) return 1 ;; esac }
 # every check runs; one that fails fails the whole
-check() { "$NARROW_VLLM" "$here/$@" || bad=1; }
+check() {
+    ! wanted "$1" || "$NARROW_VLLM" "$here/$@" || bad=1
+}
 check check_theirs.py "$narrow" "$bin/write_f32" "$inputs/scratch"
 check check_kv.py "$bin/write_logits" "$bin/write_layers" "$inputs/scratch" "$kv" "$kvh"
 check check_acts.py "$narrow" "$bin/write_logits" "$bin/write_f32" "$inputs/scratch"
-if [ -n "${NARROW_LLAMA:-}" ]; then
+if ! wanted check_converter.py; then
+    :
+elif [ -n "${NARROW_LLAMA:-}" ]; then
     check check_converter.py "$narrow" "$bin/write_f32" "$inputs/scratch" "$NARROW_LLAMA"
 else
     echo "check_converter.py: skipped: NARROW_LLAMA does not name the source folder of llama.cpp"
@@ -69,7 +77,9 @@ check check_quantized.py "$bin/write_logits" "$bin/write_inputs" "$bin/write_f32
     --weights "$nv" --weights "$mx"
 check check_vllm.py "$bin/write_logits" "$bin/write_inputs" "$inputs/scratch" "$base" "float16:$w4" "float16:$w4z" \
     "float32:$w8" "float32:$w8s" "float32:$fp8" "float16:$awq" "float16:$gptq"
-if [ -n "${NARROW_LC:-}" ]; then
+if ! wanted check_llmcompressor.py; then
+    :
+elif [ -n "${NARROW_LC:-}" ]; then
     small=${NARROW_SHARED:-$here/../../../shared}/data
     "$NARROW_LC" "$here/check_llmcompressor.py" "$narrow" "$bin/write_logits" "$bin/write_inputs" \
         "$inputs/scratch/llm-compressor" \

@@ -102,9 +102,9 @@ def wait_for(p, port, log):
 
 
 def study(narrow, shared, work, name, model, baseline, candidates):
-    """Runs a study, and decides. Its record and its verdicts by (candidate, gate, slice)."""
+    """Runs a study, in a folder that may hold runs of it, and decides. Its record and its verdicts by (candidate,
+    gate, slice)."""
     folder = os.path.join(work, name)
-    shutil.rmtree(folder, ignore_errors=True)
     policy, path = os.path.join(work, "policy.yaml"), os.path.join(work, name + ".yaml")
     rows = "\n".join(f'  - {{name: {n}, artifact: "{a}"}}' for n, a in candidates.items())
     with open(policy, "w", encoding="ascii") as f:
@@ -168,6 +168,16 @@ def unmeasured(verdict):
     return verdict["estimate"] is None and "log-probabilities" in (verdict["why"] or "")
 
 
+def study_on_servers(narrow, shared, work, kind, program, base, parts):
+    """As study. The server of the baseline runs throughout, those of the candidates (DTYPE, PATH) one after the other, as
+    each takes the memory of a model and its cache: runs of the baseline that the record holds are not made again."""
+    with server(kind, program, base[1], base[0], work) as baseline:
+        for name, (dtype, path) in parts.items():
+            with server(kind, program, path, dtype, work) as url:
+                record, verdicts = study(narrow, shared, work, "there", base[1], baseline, {name: url})
+    return record, verdicts
+
+
 def twin(kind, path, work):
     if kind == "vllm":
         import mispack  # needs numpy, which vLLM's Python has
@@ -202,11 +212,10 @@ def main():
     mine = {n: p for n, (_, p) in parts.items()}
     mine["broken"] = mine[broken]  # sound here
     parts["broken"] = [parts[broken][0], twin(kind, mine[broken], work)]
+    for name in ("here", "there"):
+        shutil.rmtree(os.path.join(work, name), ignore_errors=True)
     record, here = study(narrow, shared, work, "here", base[1], base[1], mine)
-    with contextlib.ExitStack() as stack:
-        urls = {n: stack.enter_context(server(kind, program, p, d, work)) for n, (d, p) in
-                {"bf16": base, **parts}.items()}
-        their_record, there = study(narrow, shared, work, "there", base[1], urls.pop("bf16"), urls)
+    their_record, there = study_on_servers(narrow, shared, work, kind, program, base, parts)
     bad = check_record(record, os.path.join(work, "here/report.html"))
     bad += check_record(their_record, os.path.join(work, "there/report.html"))
     missing = {r for r in runs(record) - runs(their_record) if r[1] != "quality" or kind == "vllm"}
