@@ -22,6 +22,12 @@ NW_INLINE __m256i nibbles(__m256i x)
     return _mm256_and_si256(x, _mm256_set1_epi8(0x0F));
 }
 
+/* Of each quad columns 0, 2, 1, 3. */
+NW_INLINE __m128i swapped(void)
+{
+    return _mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
+}
+
 nw_groups nw_block_groups(nw_panel_type type, uint32_t n_cols)
 {
     if (nw_has_groups(type)) {
@@ -46,8 +52,7 @@ size_t nw_block_at(const nw_groups *g, uint32_t i)
 
 static const uint8_t *codes_of(const nw_groups *g, const uint8_t *panel, uint32_t i)
 {
-    return panel + g->first + (size_t)(i / g->per_block) * g->block_bytes + g->codes_at +
-           (size_t)(i % g->per_block) * g->steps * 64;
+    return panel + nw_block_codes_at(g, i);
 }
 
 static void scales(nw_panel_type type, const nw_groups *g, const uint8_t *panel, uint32_t g0,
@@ -109,9 +114,10 @@ void nw_avx2_block_bytes(nw_panel_type type, const nw_groups *g, const uint8_t *
     }
 }
 
-/* 32 signed bytes of half a quad's rows to words: columns 0 and 2, columns 1 and 3. */
-NW_INLINE void words_of(__m256i x, uint8_t *quad)
+/* 32 signed bytes of half a quad's rows to words: columns 0 and 1, columns 2 and 3. */
+NW_INLINE void words_of(__m256i bytes, uint8_t *quad)
 {
+    const __m256i x = _mm256_shuffle_epi8(bytes, _mm256_broadcastsi128_si256(swapped()));
     store(quad, _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8));
     store(quad + 64, _mm256_srai_epi16(x, 8));
 }
@@ -174,13 +180,6 @@ void nw_avx2_block_words(nw_panel_type type, const nw_groups *g, const uint8_t *
 
 /* ---- activations ---- */
 
-/* 16 bytes: of each quad columns 0, 2, 1, 3. */
-NW_INLINE __m128i in_order(const uint8_t *p)
-{
-    const __m128i order = _mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
-    return _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(const void *)p), order);
-}
-
 void nw_avx2_act_words(nw_act_kind kind, const uint8_t *row, uint32_t n_cols, uint32_t c0,
                        uint32_t n, int16_t *out)
 {
@@ -188,10 +187,41 @@ void nw_avx2_act_words(nw_act_kind kind, const uint8_t *row, uint32_t n_cols, ui
     const uint8_t *low = codes + nw_act_cols(n_cols);
 
     /* rows are padded to NW_ACT_COLS, so that the last step stays in the row */
+    for (uint32_t c = 0; c < n; c += 32) {
+        const __m256i x = load(codes + c);
+        __m256i *to = (__m256i *)(void *)(out + c);
+        if (kind == NW_ACT_INT8) {
+            _mm256_store_si256(to, _mm256_cvtepi8_epi16(_mm256_castsi256_si128(x)));
+            _mm256_store_si256(to + 1, _mm256_cvtepi8_epi16(_mm256_extracti128_si256(x, 1)));
+            continue;
+        }
+        /* 256 * high + low, whose sign the high byte takes */
+        const __m256i l = load(low + c);
+        const __m256i h = _mm256_add_epi8(x, _mm256_cmpgt_epi8(_mm256_setzero_si256(), l));
+        const __m256i a = _mm256_unpacklo_epi8(l, h);
+        const __m256i b = _mm256_unpackhi_epi8(l, h);
+        _mm256_store_si256(to, _mm256_permute2x128_si256(a, b, 0x20));
+        _mm256_store_si256(to + 1, _mm256_permute2x128_si256(a, b, 0x31));
+    }
+}
+
+/* 16 bytes: of each quad columns 0, 2, 1, 3. */
+NW_INLINE __m128i even_odd(const uint8_t *p)
+{
+    return _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(const void *)p), swapped());
+}
+
+void nw_avx2_act_even_odd(nw_act_kind kind, const uint8_t *row, uint32_t n_cols, uint32_t c0,
+                          uint32_t n, int16_t *out)
+{
+    const uint8_t *codes = row + nw_act_codes_at(kind, n_cols) + c0;
+    const uint8_t *low = codes + nw_act_cols(n_cols);
+
+    /* rows are padded to NW_ACT_COLS, so that the last step stays in the row */
     for (uint32_t c = 0; c < n; c += 16) {
-        __m256i x = _mm256_cvtepi8_epi16(in_order(codes + c));
+        __m256i x = _mm256_cvtepi8_epi16(even_odd(codes + c));
         if (kind == NW_ACT_INT16) {
-            const __m256i l = _mm256_cvtepi8_epi16(in_order(low + c));
+            const __m256i l = _mm256_cvtepi8_epi16(even_odd(low + c));
             x = _mm256_add_epi16(_mm256_slli_epi16(x, 8), l);
         }
         _mm256_storeu_si256((__m256i *)(void *)(out + c), x);

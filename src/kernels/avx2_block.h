@@ -5,7 +5,7 @@
  *   bytes   a panel, up to 1024 columns, for products with INT8 activations (vpmaddubsw): unsigned codes,
  *           64 bytes a quad of columns, byte [r * 4 + t] = code of column t of row r
  *   words   up to 4 panels, 256 columns each, for vpmaddwd: signed codes, 128 bytes a quad of columns,
- *           64 of its columns 0 and 2, then 64 of 1 and 3; word [r * 2 + t]
+ *           64 of its columns 0 and 1, then 64 of 2 and 3; word [r * 2 + t]
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NW_KERNELS_AVX2_BLOCK_H
 #define NW_KERNELS_AVX2_BLOCK_H
@@ -32,6 +32,12 @@ typedef struct {
 nw_groups nw_block_groups(nw_panel_type type, uint32_t n_cols);
 /* Bytes of a panel before group i (or behind the last group). */
 size_t nw_block_at(const nw_groups *g, uint32_t i);
+/* Bytes of a panel before the codes of group i. */
+static inline size_t nw_block_codes_at(const nw_groups *g, uint32_t i)
+{
+    return g->first + (size_t)(i / g->per_block) * g->block_bytes + g->codes_at +
+           (size_t)(i % g->per_block) * g->steps * 64;
+}
 
 /* Groups [g0, g0 + n) of a panel, n * cols <= NW_BLOCK_COLS; quads: of rows without groups, the quads of
  * columns that are there. E2M1 codes are twice the value and 12 more, bytes of INT8 128 more. */
@@ -41,9 +47,13 @@ void nw_avx2_block_bytes(nw_panel_type type, const nw_groups *g, const uint8_t *
  * twice the value. */
 void nw_avx2_block_words(nw_panel_type type, const nw_groups *g, const uint8_t *panel, uint32_t g0,
                          uint32_t n, uint32_t quads, unsigned at, nw_block *out);
-/* Columns [c0, c0 + n) of a packed token as words in that order, n and c0 multiples of 4; out is written
- * in steps of 32 bytes. kind: NW_ACT_INT8 or NW_ACT_INT16. */
+/* Columns [c0, c0 + n) of a packed token as words, c0 a multiple of 32; out is written in steps of 64 bytes.
+ * kind: NW_ACT_INT8 or NW_ACT_INT16. */
 void nw_avx2_act_words(nw_act_kind kind, const uint8_t *row, uint32_t n_cols, uint32_t c0,
                        uint32_t n, int16_t *out);
+/* The same, of each quad columns 0, 2, 1, 3: what codes of INT8 are as words by a mask and a shift; n and c0
+ * multiples of 4, out is written in steps of 32 bytes. */
+void nw_avx2_act_even_odd(nw_act_kind kind, const uint8_t *row, uint32_t n_cols, uint32_t c0,
+                          uint32_t n, int16_t *out);
 
 #endif

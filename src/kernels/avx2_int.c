@@ -9,6 +9,8 @@ void nw_avx2_linear_int(const nw_weight *w, const nw_act *a, uint32_t panel0, ui
 {
     if (a->n_tokens <= NW_ONE_TOKENS) {
         nw_one_linear(w, a, panel0, panel1, y, ldy);
+    } else if (a->kind == NW_ACT_INT8 && w->type.kind != NW_PANEL_INT8) {
+        nw_avx2_linear_nibble(w, a, panel0, panel1, y, ldy);
     } else {
         nw_many_linear(w, a, panel0, panel1, y, ldy);
     }

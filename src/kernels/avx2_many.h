@@ -1,5 +1,6 @@
 /* linear of more tokens than avx2_one.h takes: weights of a block are widened once (avx2_block.h), then tiles of a panel
- * x 2 to 6 tokens, whose 12 sums stay in registers. Results are kept in y between blocks.
+ * x 2 to 6 tokens, whose 12 sums stay in registers. Results are kept in y between blocks. AVX2 takes 4-bit weights x
+ * INT8 activations by avx2_nibble.c instead; bytes here are for AVX-VNNI.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NW_KERNELS_AVX2_MANY_H
 #define NW_KERNELS_AVX2_MANY_H
@@ -45,21 +46,7 @@ typedef struct {
     float (*y)[NW_PANEL_ROWS]; /* results so far, a token */
 } nw_many_tile;
 
-/* `quads` quads of columns of bytes into the sums c [mr][2]. */
-NW_INLINE void nw_many_bytes(const uint8_t *w, const uint8_t *a, size_t stride, __m256i *c,
-                             const unsigned quads, const unsigned mr)
-{
-    NW_EACH(j, quads) {
-        const __m256i x0 = nw_int_load(w + j * 64);
-        const __m256i x1 = nw_int_load(w + j * 64 + 32);
-        NW_EACH(m, mr) {
-            const __m256i b = nw_int_spread(a + m * stride + j * 4);
-            nw_int_dots(c + (size_t)m * 2, x0, x1, b);
-        }
-    }
-}
-
-/* The same of words. */
+/* `quads` quads of columns of words into the sums c [mr][2]. */
 NW_INLINE void nw_many_words(const uint8_t *w, const uint8_t *a, size_t stride, __m256i *c,
                              uint32_t quads, const unsigned mr)
 {
@@ -119,37 +106,6 @@ NW_INLINE void nw_many_fold(const nw_many_tile *t, uint32_t part, float (*x)[NW_
     }
 }
 
-/* Groups of `parts` times the quads whose sums fit in int16: 8 of nibbles, 4 of FP4. */
-NW_INLINE void nw_many_tile_bytes(const nw_many_tile *t, const unsigned quads, const unsigned parts,
-                                  const unsigned mr)
-{
-    const uint8_t *w = t->w;
-    const uint8_t *a = t->a;
-
-    for (uint32_t i = 0; i < t->n; i++) {
-        __m256i sum[NW_MANY_SUMS];
-        for (uint32_t k = 0; k < parts; k++, w += (size_t)quads * 64, a += (size_t)quads * 4) {
-            __m256i c[NW_MANY_SUMS];
-            NW_EACH(q, 2 * mr) {
-                const __m256i start = _mm256_set1_epi32(t->acts->start[q / 2][i]);
-                sum[q] = k == 0 ? start : sum[q];
-                c[q] = NW_INT_VNNI ? sum[q] : _mm256_setzero_si256();
-            }
-            nw_many_bytes(w, a, t->a_stride, c, quads, mr);
-            NW_EACH(q, 2 * mr) {
-                const __m256i start = _mm256_set1_epi32(t->acts->start[q / 2][i]);
-                sum[q] = NW_INT_VNNI
-                             ? c[q]
-                             : _mm256_add_epi32(k == 0 ? start : sum[q], nw_int_dot_sum(c[q]));
-            }
-        }
-        nw_many_scale(t, i, sum, t->y, false, mr);
-        if (t->has_min) {
-            nw_many_minima(t, i, t->y, mr);
-        }
-    }
-}
-
 NW_INLINE void nw_many_load_sums(const nw_many_tile *t, __m256i *c, const unsigned mr)
 {
     NW_EACH(q, 2 * mr) {
@@ -164,7 +120,44 @@ NW_INLINE void nw_many_store_sums(const nw_many_tile *t, const __m256i *c, const
     }
 }
 
-/* Rows without groups, of bytes: AVX-VNNI alone. */
+#if NW_INT_VNNI
+/* `quads` quads of columns of bytes into the sums c [mr][2]. */
+NW_INLINE void nw_many_bytes(const uint8_t *w, const uint8_t *a, size_t stride, __m256i *c,
+                             const unsigned quads, const unsigned mr)
+{
+    NW_EACH(j, quads) {
+        const __m256i x0 = nw_int_load(w + j * 64);
+        const __m256i x1 = nw_int_load(w + j * 64 + 32);
+        NW_EACH(m, mr) {
+            const __m256i b = nw_int_spread(a + m * stride + j * 4);
+            nw_int_dots(c + (size_t)m * 2, x0, x1, b);
+        }
+    }
+}
+
+/* Groups of `parts` times so many quads. */
+NW_INLINE void nw_many_tile_bytes(const nw_many_tile *t, const unsigned quads, const unsigned parts,
+                                  const unsigned mr)
+{
+    const uint8_t *w = t->w;
+    const uint8_t *a = t->a;
+
+    for (uint32_t i = 0; i < t->n; i++) {
+        __m256i c[NW_MANY_SUMS];
+        NW_EACH(q, 2 * mr) {
+            c[q] = _mm256_set1_epi32(t->acts->start[q / 2][i]);
+        }
+        for (uint32_t k = 0; k < parts; k++, w += (size_t)quads * 64, a += (size_t)quads * 4) {
+            nw_many_bytes(w, a, t->a_stride, c, quads, mr);
+        }
+        nw_many_scale(t, i, c, t->y, false, mr);
+        if (t->has_min) {
+            nw_many_minima(t, i, t->y, mr);
+        }
+    }
+}
+
+/* Rows without groups, of bytes. */
 NW_INLINE void nw_many_row_bytes(const nw_many_tile *t, const unsigned mr)
 {
     __m256i c[NW_MANY_SUMS];
@@ -175,6 +168,8 @@ NW_INLINE void nw_many_row_bytes(const nw_many_tile *t, const unsigned mr)
     }
     nw_many_store_sums(t, c, mr);
 }
+
+#endif
 
 /* Words: exact sums of a row are those of one group. */
 NW_INLINE void nw_many_tile_words(const nw_many_tile *t, const nw_int_end end, const unsigned mr)
@@ -236,28 +231,30 @@ NW_INLINE void nw_many_tile_words(const nw_many_tile *t, const nw_int_end end, c
             return;                                      \
         }                                                \
     }
-#define NW_CALL_32(mr)      nw_many_tile_bytes(t, 8, 1, mr)
-#define NW_CALL_64(mr)      nw_many_tile_bytes(t, 8, 2, mr)
-#define NW_CALL_128(mr)     nw_many_tile_bytes(t, 8, 4, mr)
-#define NW_CALL_16(mr)      nw_many_tile_bytes(t, 4, 1, mr)
-#define NW_CALL_MXFP4(mr)   nw_many_tile_bytes(t, 4, 2, mr)
-#define NW_CALL_ROW(mr)     nw_many_row_bytes(t, mr)
 #define NW_CALL_GROUP(mr)   nw_many_tile_words(t, NW_END_GROUP, mr)
 #define NW_CALL_FOLD(mr)    nw_many_tile_words(t, NW_END_FOLD, mr)
 #define NW_CALL_PRODUCT(mr) nw_many_tile_words(t, NW_END_PRODUCT, mr)
 #define NW_CALL_ROW16(mr)   nw_many_tile_words(t, NW_END_ROW16, mr)
 #define NW_CALL_ROW8(mr)    nw_many_tile_words(t, NW_END_ROW8, mr)
+NW_MANY_TOKENS(nw_many_group, NW_CALL_GROUP)
+NW_MANY_TOKENS(nw_many_folded, NW_CALL_FOLD)
+NW_MANY_TOKENS(nw_many_product, NW_CALL_PRODUCT)
+NW_MANY_TOKENS(nw_many_row16, NW_CALL_ROW16)
+NW_MANY_TOKENS(nw_many_row8, NW_CALL_ROW8)
+#if NW_INT_VNNI
+#define NW_CALL_32(mr)    nw_many_tile_bytes(t, 8, 1, mr)
+#define NW_CALL_64(mr)    nw_many_tile_bytes(t, 8, 2, mr)
+#define NW_CALL_128(mr)   nw_many_tile_bytes(t, 8, 4, mr)
+#define NW_CALL_16(mr)    nw_many_tile_bytes(t, 4, 1, mr)
+#define NW_CALL_MXFP4(mr) nw_many_tile_bytes(t, 4, 2, mr)
+#define NW_CALL_ROW(mr)   nw_many_row_bytes(t, mr)
 NW_MANY_TOKENS(nw_many_32, NW_CALL_32)
 NW_MANY_TOKENS(nw_many_64, NW_CALL_64)
 NW_MANY_TOKENS(nw_many_128, NW_CALL_128)
 NW_MANY_TOKENS(nw_many_16, NW_CALL_16)
 NW_MANY_TOKENS(nw_many_mxfp4, NW_CALL_MXFP4)
-NW_MANY_TOKENS(nw_many_group, NW_CALL_GROUP)
-NW_MANY_TOKENS(nw_many_row16, NW_CALL_ROW16)
-NW_MANY_TOKENS(nw_many_row8, NW_CALL_ROW8)
-NW_MANY_TOKENS(nw_many_folded, NW_CALL_FOLD)
-NW_MANY_TOKENS(nw_many_product, NW_CALL_PRODUCT)
 NW_MANY_TOKENS(nw_many_row, NW_CALL_ROW)
+#endif
 
 /* ---- blocks ---- */
 
@@ -310,17 +307,9 @@ static void nw_many_take(const nw_many *m, const nw_many_part *part, uint32_t t0
 
 typedef void nw_many_fn(const nw_many_tile *t, unsigned mr);
 
-static nw_many_fn *nw_many_fn_of(const nw_many *m)
+#if NW_INT_VNNI
+static nw_many_fn *nw_many_bytes_fn(const nw_many *m)
 {
-    static nw_many_fn *const words[] = {[NW_END_GROUP] = nw_many_group,
-                                        [NW_END_FOLD] = nw_many_folded,
-                                        [NW_END_PRODUCT] = nw_many_product,
-                                        [NW_END_ROW16] = nw_many_row16,
-                                        [NW_END_ROW8] = nw_many_row8};
-
-    if (m->words) {
-        return words[m->end];
-    }
     if (m->end == NW_END_ROW8) {
         return nw_many_row;
     }
@@ -331,6 +320,23 @@ static nw_many_fn *nw_many_fn_of(const nw_many *m)
         return nw_many_mxfp4;
     }
     return m->cols == 128 ? nw_many_128 : m->cols == 64 ? nw_many_64 : nw_many_32;
+}
+#endif
+
+static nw_many_fn *nw_many_fn_of(const nw_many *m)
+{
+    static nw_many_fn *const words[] = {[NW_END_GROUP] = nw_many_group,
+                                        [NW_END_FOLD] = nw_many_folded,
+                                        [NW_END_PRODUCT] = nw_many_product,
+                                        [NW_END_ROW16] = nw_many_row16,
+                                        [NW_END_ROW8] = nw_many_row8};
+
+#if NW_INT_VNNI
+    if (!m->words) {
+        return nw_many_bytes_fn(m);
+    }
+#endif
+    return words[m->end];
 }
 
 /* The results so far of tokens [t0, t0 + n) and 16 rows at y into the tile; at first what they start at:
@@ -443,7 +449,7 @@ static nw_many nw_many_of(const nw_weight *w, const nw_act *a)
 
     assert(fits && a->n_cols == w->n_cols);
     (void)fits;
-    m.words = a->kind == NW_ACT_INT16 || (w->type.kind == NW_PANEL_INT8 && !NW_INT_VNNI);
+    m.words = a->kind == NW_ACT_INT16 || !NW_INT_VNNI;
     m.cols = m.g.cols / m.g.n_scales;
     m.sums = nw_act_sums_at(a->kind, a->n_cols) + nw_act_level_at(a->n_cols, m.cols);
     return m;

@@ -344,7 +344,7 @@ NW_INLINE void nw_one_bytes_panel(const nw_one *o, const uint8_t *panel, int16_t
         const uint32_t n = o->n_cols - c0 < NW_ONE_COLS ? o->n_cols - c0 : NW_ONE_COLS;
         const uint8_t *a = bytes ? o->codes + c0 : (const uint8_t *)words;
         if (!bytes && !(ready && o->n_cols <= NW_ONE_COLS)) {
-            nw_avx2_act_words(o->a->kind, o->row, o->n_cols, c0, nw_act_cols(n), words);
+            nw_avx2_act_even_odd(o->a->kind, o->row, o->n_cols, c0, nw_act_cols(n), words);
         }
         if (nw_has_groups(o->type)) {
             nw_one_byte_groups(o, panel, c0, n, a, y, bytes);

@@ -21,7 +21,7 @@ AVX512 = (2, 12, 6)
 AVX2 = (32, 4, 4)
 MEMBERS = {"avx512_float.c.o": AVX512, "avx512_group.c.o": AVX512, "avx512_nibble.c.o": AVX512,
            "avx512_nibble_one.c.o": AVX512, "avx512_row_a8.c.o": AVX512, "avx512_row_a16.c.o": AVX512,
-           "avx2_int.c.o": AVX2, "avxvnni.c.o": AVX2}
+           "avx2_int.c.o": AVX2, "avx2_nibble.c.o": AVX2, "avxvnni.c.o": AVX2}
 DOT = re.compile(r"(?:\{vex\} )?vpdpbusd|vdpbf16ps|vpmaddubsw|vpmaddwd")
 STORE = re.compile(r"^v\w+\s+%[yz]mm\d+,-?\w*\(%r[sb]p\)")
 FROM_STACK = re.compile(r"^v\w+\s+.*\(%rsp\),?.*%[yz]mm")
