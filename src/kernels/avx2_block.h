@@ -4,7 +4,7 @@
  *
  *   bytes   a panel, up to 1024 columns, for products with INT8 activations (vpmaddubsw): unsigned codes,
  *           64 bytes a quad of columns, byte [r * 4 + t] = code of column t of row r
- *   words   up to 4 panels, 256 columns each, for vpmaddwd: signed codes, 128 bytes a quad of columns,
+ *   words   up to 4 panels, 512 columns each, for vpmaddwd: signed codes, 128 bytes a quad of columns,
  *           64 of its columns 0 and 1, then 64 of 2 and 3; word [r * 2 + t]
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NW_KERNELS_AVX2_BLOCK_H
@@ -15,8 +15,8 @@
 
 #define NW_BLOCK_COLS   1024u /* of bytes */
 #define NW_BLOCK_PANELS 4u    /* of words */
-#define NW_WORDS_COLS   256u  /* of words, a panel */
-#define NW_BLOCK_SCALES 64u   /* groups of all panels: 1024 columns / 16, or 4 panels x 256 / 16 */
+#define NW_WORDS_COLS   512u  /* of words, a panel */
+#define NW_BLOCK_SCALES 128u  /* groups of all panels: 1024 columns / 16, or 4 panels x 512 / 16 */
 
 #define NW_WORDS_BYTES  (NW_WORDS_COLS * NW_PANEL_ROWS * 2u) /* codes of a panel of words */
 #define NW_WORDS_SCALES (NW_BLOCK_SCALES / NW_BLOCK_PANELS)  /* groups of it */
