@@ -77,44 +77,58 @@ NW_INLINE __m256i code_of(__m256i x, const bool fp4, __m256i zero)
     return fp4 ? _mm256_shuffle_epi8(table, code) : _mm256_sub_epi8(code, zero);
 }
 
-/* The codes of a group; half of its columns are low nibbles, half high ones. */
-NW_INLINE void widen_group(const uint8_t *from, uint32_t steps, const bool fp4, __m256i zero,
-                           uint8_t *to)
+/* What the sums of a part start at, from its codes added up as bytes: at most 16 of 8 or 8 of 15. */
+NW_INLINE void put_start(const __m256i *sum, uint8_t *start)
 {
-    for (uint32_t j = 0; j < steps; j++, from += 64, to += 64) {
-        NW_EACH(v, 2) {
-            const __m256i x = nw_int_load(from + v * 32);
-            __m256i *low = (__m256i *)(void *)(to + v * 32);
-            _mm256_store_si256(low, code_of(x, fp4, zero));
-            _mm256_store_si256(low + (size_t)steps * 2,
-                               code_of(_mm256_srli_epi16(x, 4), fp4, zero));
-        }
+    NW_EACH(v, 2) {
+        const __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), sum[v]);
+        const __m256i all = _mm256_sub_epi16(_mm256_setzero_si256(), pairs);
+        _mm256_store_si256((__m256i *)(void *)(start + v * 32), _mm256_slli_epi16(all, 7));
     }
 }
 
-/* What the sums of n parts start at. */
-static void start_of(const uint8_t *codes, uint32_t n, uint32_t quads, uint8_t *start)
+/* The codes of a group, half of whose columns are low nibbles, half high ones, and its parts' starts; returns
+ * what is behind them. */
+NW_INLINE uint8_t *widen_group(const uint8_t *from, uint32_t steps, uint32_t quads, const bool fp4,
+                               __m256i zero, uint8_t *to, uint8_t *start)
 {
-    const __m256i one = _mm256_set1_epi8(1);
+    const size_t half = steps < quads ? 0 : (size_t)steps / quads * 64;
+    const __m256i none = _mm256_setzero_si256();
+    __m256i low[2] = {none, none};
+    __m256i high[2] = {none, none};
 
-    for (; n > 0; n--, start += 64) {
-        __m256i sum[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
-        for (uint32_t j = 0; j < quads; j++, codes += 64) {
-            NW_EACH(v, 2) {
-                const __m256i w = nw_int_load(codes + v * 32);
-                sum[v] = _mm256_sub_epi16(sum[v], _mm256_maddubs_epi16(one, w));
-            }
-        }
+    for (uint32_t j = 1; j <= steps; j++, from += 64, to += 64) {
         NW_EACH(v, 2) {
-            _mm256_store_si256((__m256i *)(void *)(start + v * 32), _mm256_slli_epi16(sum[v], 7));
+            const __m256i x = nw_int_load(from + v * 32);
+            const __m256i a = code_of(x, fp4, zero);
+            const __m256i b = code_of(_mm256_srli_epi16(x, 4), fp4, zero);
+            _mm256_store_si256((__m256i *)(void *)(to + v * 32), a);
+            _mm256_store_si256((__m256i *)(void *)(to + (size_t)steps * 64 + v * 32), b);
+            low[v] = _mm256_add_epi8(low[v], a);
+            high[v] = _mm256_add_epi8(high[v], b);
+        }
+        if (half > 0 && j % quads == 0) {
+            put_start(low, start);
+            put_start(high, start + half);
+            low[0] = low[1] = high[0] = high[1] = none;
+            start += 64;
         }
     }
+    if (half > 0) {
+        return start + half;
+    }
+    NW_EACH(v, 2) {
+        low[v] = _mm256_add_epi8(low[v], high[v]);
+    }
+    put_start(low, start);
+    return start + 64;
 }
 
 static void widen_panel(const call *c, const part *p, uint32_t q, block *b)
 {
     const uint8_t *panel = c->w->data + (p->p0 + q) * c->panel;
     const __m256i zero = _mm256_set1_epi8((char)c->g.zero);
+    uint8_t *start = b->start[q][0];
     nw_chunk chunk;
 
     for (uint32_t i = 0; i < p->n; i += NW_CHUNK) {
@@ -130,12 +144,11 @@ static void widen_panel(const call *c, const part *p, uint32_t q, block *b)
         const uint8_t *codes = panel + nw_block_codes_at(&c->g, p->g0 + i);
         uint8_t *to = b->codes[q] + (size_t)i * c->g.cols * NW_PANEL_ROWS;
         if (c->g.fp4) {
-            widen_group(codes, c->g.steps, true, zero, to);
+            start = widen_group(codes, c->g.steps, c->quads, true, zero, to, start);
         } else {
-            widen_group(codes, c->g.steps, false, zero, to);
+            start = widen_group(codes, c->g.steps, c->quads, false, zero, to, start);
         }
     }
-    start_of(b->codes[q], p->n * c->g.cols / (4 * c->quads), c->quads, b->start[q][0]);
 }
 
 /* ---- a tile ---- */
