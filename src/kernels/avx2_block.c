@@ -136,6 +136,7 @@ NW_INLINE void nibble_words(const uint8_t *codes, uint32_t steps, const bool fp4
     const __m256i z = _mm256_set1_epi8((char)zero);
 
     for (uint32_t j = 0; j < steps; j++, to += 128, codes += 64) {
+        _mm_prefetch((const char *)codes + NW_BLOCK_AHEAD, _MM_HINT_T0);
         NW_EACH(v, 2) {
             const __m256i x = load(codes + v * 32);
             words_of(signed_nibbles(x, fp4, z), to + v * 32);
@@ -150,6 +151,7 @@ static void byte_words(const uint8_t *codes, uint32_t quads, uint8_t *to)
     const __m256i flip = _mm256_set1_epi8((char)0x80);
 
     for (uint32_t j = 0; j < quads; j++, to += 128, codes += 64) {
+        _mm_prefetch((const char *)codes + NW_BLOCK_AHEAD, _MM_HINT_T0);
         words_of(_mm256_xor_si256(load(codes), flip), to);
         words_of(_mm256_xor_si256(load(codes + 32), flip), to + 32);
     }

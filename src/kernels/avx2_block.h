@@ -18,6 +18,8 @@
 #define NW_WORDS_COLS   512u  /* of words, a panel */
 #define NW_BLOCK_SCALES 128u  /* groups of all panels: 1024 columns / 16, or 4 panels x 512 / 16 */
 
+#define NW_BLOCK_AHEAD 2048u /* bytes of codes from what is widened to what is asked for */
+
 #define NW_WORDS_BYTES  (NW_WORDS_COLS * NW_PANEL_ROWS * 2u) /* codes of a panel of words */
 #define NW_WORDS_SCALES (NW_BLOCK_SCALES / NW_BLOCK_PANELS)  /* groups of it */
 

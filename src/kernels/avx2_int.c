@@ -7,7 +7,7 @@
 void nw_avx2_linear_int(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
                         float *y, size_t ldy)
 {
-    if (a->n_tokens <= NW_ONE_TOKENS) {
+    if (a->n_tokens <= nw_one_tokens(w->type)) {
         nw_one_linear(w, a, panel0, panel1, y, ldy);
     } else if (a->kind == NW_ACT_INT8 && w->type.kind != NW_PANEL_INT8) {
         nw_avx2_linear_nibble(w, a, panel0, panel1, y, ldy);

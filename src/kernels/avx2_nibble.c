@@ -98,6 +98,7 @@ NW_INLINE uint8_t *widen_group(const uint8_t *from, uint32_t steps, uint32_t qua
     __m256i high[2] = {none, none};
 
     for (uint32_t j = 1; j <= steps; j++, from += 64, to += 64) {
+        _mm_prefetch((const char *)from + NW_BLOCK_AHEAD, _MM_HINT_T0);
         NW_EACH(v, 2) {
             const __m256i x = nw_int_load(from + v * 32);
             const __m256i a = code_of(x, fp4, zero);
@@ -252,7 +253,7 @@ NW_INLINE void run_tile(const tile *t, const unsigned quads, const unsigned part
     }
 }
 
-/* More than NW_ONE_TOKENS tokens in tiles that are as even as they come: 3 to 6 each. */
+/* More than 6 tokens in tiles that are as even as they come: 3 to 6 each. */
 #define TILE(name, quads, parts)                \
     static void name(const tile *t, unsigned n) \
     {                                           \

@@ -20,7 +20,7 @@ static void linear(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_
     assert(a->kind == nw_int_act_kind(w->type, a->kind == NW_ACT_INT8));
     if (a->kind == NW_ACT_F32) {
         nw_avx2_linear_f32(w, a, panel0, panel1, y, ldy);
-    } else if (a->n_tokens <= NW_ONE_TOKENS) {
+    } else if (a->n_tokens <= nw_one_tokens(w->type)) {
         nw_one_linear(w, a, panel0, panel1, y, ldy);
     } else {
         nw_many_linear(w, a, panel0, panel1, y, ldy);

@@ -16,7 +16,7 @@ extern const nw_kernels nw_kernels_avxvnni;
 extern const nw_kernels nw_kernels_avx2;
 /* linear with F32 activations, of tiers that are compiled in several files. */
 nw_linear_fn nw_avx512vnni_linear_f32, nw_avx2_linear_f32;
-/* Integer and FP4 weights x INT8 or INT16 activations; of them 4-bit weights x INT8, more than 4 tokens. */
+/* Integer and FP4 weights x INT8 or INT16 activations; of them 4-bit weights x INT8, more than 6 tokens. */
 nw_linear_fn nw_avx2_linear_int, nw_avx2_linear_nibble;
 #endif
 #if NW_HAVE_NEON_KERNELS
