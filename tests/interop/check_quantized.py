@@ -144,7 +144,8 @@ def check_logits(args, folder):
     broken = kl(their_logits(twin(folder, args.scratch), ids), plain).max()
     fast = kl(theirs, our_logits(args, folder, args.tier, ids)).max()
     bad = bad or not broken > MIN_KL
-    print(f"    {args.tier} tier {fast:.2e}; mis-packed twin {broken:.2e}{'  FAILED' if bad else ''}", flush=True)
+    print(f"    {args.tier} tier, decisions its own: {fast:.2e}; mis-packed twin {broken:.2e}{'  FAILED' if bad else ''}",
+          flush=True)
     return bad
 
 
@@ -185,7 +186,7 @@ def main():
     p = argparse.ArgumentParser()
     for name in ("write_logits", "write_inputs", "write_f32", "scratch"):
         p.add_argument(name)
-    p.add_argument("--tier", default="ref")
+    p.add_argument("--tier", default="best")
     p.add_argument("--logits", action="append", default=[])
     p.add_argument("--weights", action="append", default=[])
     args = p.parse_args()

@@ -77,14 +77,20 @@ check check_quantized.py "$bin/write_logits" "$bin/write_inputs" "$bin/write_f32
     --weights "$nv" --weights "$mx"
 check check_vllm.py "$bin/write_logits" "$bin/write_inputs" "$inputs/scratch" "$base" "float16:$w4" "float16:$w4z" \
     "float32:$w8" "float32:$w8s" "float32:$fp8" "float16:$awq" "float16:$gptq"
-if ! wanted check_llmcompressor.py; then
-    :
-elif [ -n "${NARROW_LC:-}" ]; then
-    small=${NARROW_SHARED:-$here/../../../shared}/data
-    "$NARROW_LC" "$here/check_llmcompressor.py" "$narrow" "$bin/write_logits" "$bin/write_inputs" \
-        "$inputs/scratch/llm-compressor" \
-        "$small/models/tiny1m" "$small/text/tinystories_1000.json" || bad=1
-else
-    echo "check_llmcompressor.py: skipped: NARROW_LC names no Python that has it"
-fi
+small=${NARROW_SHARED:-$here/../../../shared}/data
+stories=$small/text/tinystories_1000.json
+# peer CHECK PYTHON VARIABLE FOLDER PROGRAMS...: folders that another program makes of a small model
+peer() {
+    name=$1 python=$2 variable=$3 folder=$4
+    shift 4
+    if ! wanted "$name"; then
+        return
+    elif [ -z "$python" ]; then
+        echo "$name: skipped: $variable names no Python that has it"
+    else
+        "$python" "$here/$name" "$narrow" "$@" "$inputs/scratch/$folder" "$small/models/tiny1m" "$stories" || bad=1
+    fi
+}
+peer check_llmcompressor.py "${NARROW_LC:-}" NARROW_LC llm-compressor "$bin/write_logits" "$bin/write_inputs"
+peer check_gptqmodel.py "${NARROW_GPTQMODEL:-}" NARROW_GPTQMODEL gptqmodel "$bin/write_logits"
 exit $bad

@@ -47,7 +47,7 @@ gates:
   - {name: length, kind: length, suites: "generate:*", margin: 0.2, advisory: true}
   - {name: perplexity, kind: perplexity, suites: "perplexity", margin: 0.08}
 """
-ITEMS = 64
+ITEMS = int(os.environ.get("NARROW_VERDICT_ITEMS", "64"))  # of a suite; few decide little
 START_S = 1800  # of a server, on a machine with other work
 
 
@@ -210,11 +210,11 @@ def main():
     parts = served(kind, {n: a.split(":", 1) for n, a in named.items()})
     broken = next(iter(parts))
     mine = {n: p for n, (_, p) in parts.items()}
-    mine["broken"] = mine[broken]  # sound here
     parts["broken"] = [parts[broken][0], twin(kind, mine[broken], work)]
     for name in ("here", "there"):
         shutil.rmtree(os.path.join(work, name), ignore_errors=True)
     record, here = study(narrow, shared, work, "here", base[1], base[1], mine)
+    here.update({("broken", *key[1:]): v for key, v in here.items() if key[0] == broken})  # sound here
     their_record, there = study_on_servers(narrow, shared, work, kind, program, base, parts)
     bad = check_record(record, os.path.join(work, "here/report.html"))
     bad += check_record(their_record, os.path.join(work, "there/report.html"))

@@ -1,5 +1,6 @@
-/* TIER[/ACT[/KV]] of the programs that other programs are held against: a kernel tier, a rule for
- * activations (none between two slashes: the model's) and a format of keys and values.
+/* TIER[/ACT[/KV]] of the programs that other programs are held against: a kernel tier ("best": the one that
+ * narrow takes by itself), a rule for activations (none between two slashes: the model's) and a format of keys
+ * and values.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NW_TESTS_INTEROP_SPEC_H
 #define NW_TESTS_INTEROP_SPEC_H
@@ -22,7 +23,7 @@ static inline nw_status take_spec(char *spec, nw_engine_options *o, nw_error *er
     if (kv != NULL) {
         *kv++ = '\0';
     }
-    o->tier = spec;
+    o->tier = strcmp(spec, "best") != 0 ? spec : NULL;
     if (act != NULL && *act != '\0') {
         st = nw_engine_act_parse(act, o, err);
     }
