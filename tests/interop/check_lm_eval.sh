@@ -1,5 +1,5 @@
 #!/bin/sh
-# lm-eval and the openai client against `narrow serve`: a subset of PIQA on SmolLM2, scored item for item as
+# lm-eval against `narrow serve`: a subset of PIQA on SmolLM2, scored item for item as
 # `narrow eval` scores it. NARROW_LM_EVAL names a Python with the packages of lm_eval.txt.
 # usage: check_lm_eval.sh NARROW SHARED_DIR BUILD_DIR
 # SPDX-License-Identifier: Apache-2.0

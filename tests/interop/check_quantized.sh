@@ -8,31 +8,17 @@ set -u
 here=$(dirname "$0")
 narrow=$1 build=$2
 . "$here/inputs.sh"
-if [ -z "${NARROW_VLLM:-}" ]; then
-    [ -f "$inputs/vllm/complete" ] || "$here/make_vllm.sh" "$inputs/vllm" >"$inputs/vllm.log" 2>&1 ||
-        skip "no environment ($inputs/vllm.log)"
-    NARROW_VLLM=$inputs/vllm/bin/python
-fi
-base=${NARROW_BASELINE:-$inputs/smollm2-off-grid}
-if [ ! -d "$base" ]; then
-    smol=$(model SmolLM2) || skip "SmolLM2 cannot be had ($inputs/SmolLM2.log)"
-    "$narrow" convert "$smol" --out "$base" --quiet --off-grid 1 >&2 || exit 1
-fi
-
-# made NAME FORMAT LAYOUT ACTIVATIONS: the baseline in that format
-made() {
-    printf 'activations: %s\ntargets:\n  - {match: ".*_proj", weights: %s}\n' "$4" "$3" >"$inputs/$1.yaml"
-    "$narrow" quantize "$base" -r "$inputs/$1.yaml" -o "$inputs/$1" -f "$2" --force --quiet >/dev/null || exit 1
-    echo "$inputs/$1"
-}
-w4=$(made ct-w4a16 compressed-tensors int4-g64 a16) || exit 1
-w4z=$(made ct-w4a16-asym compressed-tensors int4-g64-zp a16) || exit 1
-w8=$(made ct-w8a8 compressed-tensors int8 a8) || exit 1
-fp8=$(made ct-fp8 compressed-tensors fp8-e4m3 fp8) || exit 1
-nv=$(made ct-nvfp4 compressed-tensors nvfp4 a16) || exit 1
-mx=$(made ct-mxfp4 compressed-tensors mxfp4 a16) || exit 1
-awq=$(made awq awq int4-g64-zp a16) || exit 1
-gptq=$(made gptq gptq int4-g64 a16) || exit 1
+NARROW_VLLM=$(vllm) || skip "no environment ($inputs/vllm.log)"
+base=$(baseline "$narrow") || skip "SmolLM2 cannot be had ($inputs/SmolLM2.log)"
+quantized() { made "$narrow" "$base" "$@"; }
+w4=$(quantized ct-w4a16 compressed-tensors int4-g64 a16) || exit 1
+w4z=$(quantized ct-w4a16-asym compressed-tensors int4-g64-zp a16) || exit 1
+w8=$(quantized ct-w8a8 compressed-tensors int8 a8) || exit 1
+fp8=$(quantized ct-fp8 compressed-tensors fp8-e4m3 fp8) || exit 1
+nv=$(quantized ct-nvfp4 compressed-tensors nvfp4 a16) || exit 1
+mx=$(quantized ct-mxfp4 compressed-tensors mxfp4 a16) || exit 1
+awq=$(quantized awq awq int4-g64-zp a16) || exit 1
+gptq=$(quantized gptq gptq int4-g64 a16) || exit 1
 # fp8kv NAME SCALES: BF16 weights, FP8 keys and values with scales from calibration
 "$narrow" calibrate "$base" --text "$here/../../docs/methods.md" --samples 4 -o "$inputs/kv-stats" \
     --force --quiet >/dev/null || exit 1
@@ -46,7 +32,7 @@ kv=$(fp8kv ct-kv-tensor tensor) || exit 1
 kvh=$(fp8kv ct-kv-head head) || exit 1
 # static NAME LAYOUT ACTIVATIONS: scales of inputs that calibration fixes
 static() {
-    printf 'activations: %s\nactivation_scale: static\ntargets:\n  - {match: ".*_proj", weights: %s}\n' "$3" "$2" \
+    printf 'activations: %s\nactivation_scale: static\nscale: absmax\ntargets:\n  - {match: ".*_proj", weights: %s}\n' "$3" "$2" \
         >"$inputs/$1.yaml"
     "$narrow" quantize "$base" -r "$inputs/$1.yaml" -c "$inputs/kv-stats" -o "$inputs/$1" -f compressed-tensors --force \
         --quiet >/dev/null || exit 1

@@ -53,9 +53,10 @@ baseline() {
     echo "$found"
 }
 
-# made NARROW BASELINE NAME FORMAT LAYOUT ACTIVATIONS: the baseline in that format
+# made NARROW BASELINE NAME FORMAT LAYOUT ACTIVATIONS: the baseline in that format. By absmax, which is fast: what is
+# tested is the file, not how good the codes are
 made() {
-    printf 'activations: %s\ntargets:\n  - {match: ".*_proj", weights: %s}\n' "$6" "$5" >"$inputs/$3.yaml"
+    printf 'activations: %s\nscale: absmax\ntargets:\n  - {match: ".*_proj", weights: %s}\n' "$6" "$5" >"$inputs/$3.yaml"
     "$1" quantize "$2" -r "$inputs/$3.yaml" -o "$inputs/$3" -f "$4" --force --quiet >/dev/null || return 1
     echo "$inputs/$3"
 }
