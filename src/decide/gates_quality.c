@@ -455,6 +455,20 @@ static bool first_of_suite(const nw_decision *d, size_t i, const char *candidate
     return true;
 }
 
+/* No run of the gate's suites on either side: what one of them says of that, or that there is none. */
+static nw_status no_slice(const slice *s)
+{
+    char reason[256];
+    const char *said =
+        nw_data_absent(&s->d->candidates[s->candidate], s->g->suites, reason, sizeof reason);
+
+    if (said == NULL) {
+        said = nw_data_absent(&s->d->candidates[0], s->g->suites, reason, sizeof reason);
+    }
+    return missing(s->d, s->candidate, s->g, s->g->suites,
+                   said != NULL ? said : "no run of such a suite", s->err);
+}
+
 static nw_status gate_of_candidate(slice *s)
 {
     const nw_decision *d = s->d;
@@ -477,7 +491,7 @@ static nw_status gate_of_candidate(slice *s)
         }
     }
     if (n == 0 && !s->g->optional) {
-        return missing(s->d, s->candidate, s->g, s->g->suites, "no run of such a suite", s->err);
+        return no_slice(s);
     }
     return NW_OK;
 }

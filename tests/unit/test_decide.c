@@ -216,6 +216,31 @@ static void a_missing_slice_fails(void **state)
     assert_string_equal(chosen(f, NW_REGIME_BATCH1), "bf16");
 }
 
+/* A server that gives no log-probabilities: neither side has such a run, and both say why. */
+static void what_could_not_be_measured_says_why(void **state)
+{
+    static const char *const sides[] = {"int4", "bf16"};
+    fixture *f = *state;
+    nw_error err = {0};
+
+    syn_candidate(&f->s, "int4", "int4-g64", 79, 4.3);
+    for (size_t i = 0; i < NW_COUNT(sides); i++) {
+        nw_rec_candidate c = {.name = sides[i],
+                              .role = i == 0 ? "candidate" : "baseline",
+                              .file_bytes = -1,
+                              .weight_bytes = -1,
+                              .effective_bits = NAN,
+                              .json = "{\"not_measured\":{\"choice\":\"no log-probabilities\"}}"};
+        syn_ok(nw_record_candidate_put(f->s.rec, &c, &err), &err);
+        decide(f, "policy: p\n" SHORT ONE_GATE);
+        expect(f, "int4", "acc", NW_VERDICT_FAIL, "missing: not measured: no log-probabilities");
+        c.json = "{}";
+        syn_ok(nw_record_candidate_put(f->s.rec, &c, &err), &err);
+        decide(f, "policy: p\n" SHORT ONE_GATE);
+        expect(f, "int4", "acc", NW_VERDICT_FAIL, "missing: no run of such a suite");
+    }
+}
+
 static void an_unfinished_run_is_not_data(void **state)
 {
     fixture *f = *state;
@@ -456,6 +481,7 @@ int main(void)
         TEST(two_regimes_two_conclusions),
         TEST(goodput_is_taken_at_each_ones_best_rate),
         TEST(a_missing_slice_fails),
+        TEST(what_could_not_be_measured_says_why),
         TEST(an_unfinished_run_is_not_data),
         TEST(different_items_are_refused),
         TEST(different_settings_are_refused),
