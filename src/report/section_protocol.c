@@ -204,10 +204,13 @@ static void write_artifacts(const nw_page *p)
                               "</th><th scope=\"col\">About it</th></tr></thead>\n<tbody>\n");
     for (size_t i = 0; i < p->f->n; i++) {
         const nw_rec_candidate *c = &p->f->c[i].row;
-        (void)nw_html(p->out,
-                      "<tr><th scope=\"row\">%s</th><td><code class=\"long\">%s</code>"
-                      "</td><td><code class=\"long\">%s</code></td></tr>\n",
-                      c->name, c->artifact_hash, c->json);
+        (void)nw_html(p->out, "<tr><th scope=\"row\">%s</th><td><code class=\"long\">%s</code>",
+                      c->name, c->artifact_hash);
+        /* a server's hash is often its model's name only; paths of this machine are not shown */
+        if (c->artifact != NULL && strstr(c->artifact, "://") != NULL) {
+            (void)nw_html(p->out, " <small>%s</small>", c->artifact);
+        }
+        (void)nw_html(p->out, "</td><td><code class=\"long\">%s</code></td></tr>\n", c->json);
     }
     (void)nw_buf_puts(p->out, "</tbody>\n");
     nw_page_table_close(p);

@@ -454,6 +454,33 @@ static void every_term_is_explained(void **state)
     free(page);
 }
 
+static void a_server_is_named_and_a_path_is_not(void **state)
+{
+    const fixture *f = *state;
+    static const char *const shown[] = {"http://10.0.0.7:8000", NULL};
+    static const char *const artifacts[] = {"http://10.0.0.7:8000", "/home/somebody/int4"};
+    nw_record *rec = NULL;
+    nw_error err = {0};
+
+    nw_study_record_make(f->record, &small);
+    for (size_t i = 0; i < NW_COUNT(artifacts); i++) {
+        const nw_rec_candidate c = {.name = "bf16",
+                                    .role = "baseline",
+                                    .artifact = artifacts[i],
+                                    .artifact_hash = "model",
+                                    .file_bytes = -1,
+                                    .weight_bytes = -1,
+                                    .effective_bits = NAN};
+        assert_int_equal(nw_record_open(f->record, NW_RECORD_WRITE, &rec, &err), NW_OK);
+        assert_int_equal(nw_record_candidate_put(rec, &c, &err), NW_OK);
+        nw_record_close(rec);
+        char *text = page_again(f, "t");
+        assert_int_equal(strstr(text, "http://10.0.0.7:8000") != NULL, shown[i] != NULL);
+        assert_null(strstr(text, "/home/somebody"));
+        free(text);
+    }
+}
+
 static void an_unknown_policy_is_refused(void **state)
 {
     const fixture *f = *state;
@@ -494,6 +521,7 @@ int main(void)
         TEST(the_count_of_candidates_is_the_decisions),
         TEST(answers_that_end_by_themselves_are_shown),
         TEST(every_term_is_explained),
+        TEST(a_server_is_named_and_a_path_is_not),
         TEST(an_unknown_policy_is_refused),
         TEST(labels_are_moved_apart),
     };
