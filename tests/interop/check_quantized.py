@@ -122,7 +122,8 @@ def check_rounded(args, folder, ids, theirs):
     d, free = kl(out, ours), kl(theirs, ours)
     itself = kl(theirs, their_logits(folder, ids, "sdpa"))
     _, other_wrong, tie_wrong = by("ref/" + wrong, ids)
-    bad = not (d.max() < MAX_KL and other < MAX_SHARE and tie < MAX_TIE and other_wrong > MAX_SHARE < tie_wrong)
+    bad = not (d.max() < MAX_KL and other < MAX_SHARE and tie < MAX_TIE and other_wrong > MAX_SHARE
+               and tie_wrong > MAX_TIE)
     print(f"{folder}: KL with shared rounding {d.max():.2e} (limit {MAX_KL:g}); {other:.1e} of its own decisions differ, "
           f"at most {tie:.1e} of a step from a tie (limits {MAX_SHARE:g}, {MAX_TIE:g}); under {wrong} {other_wrong:.1e}, "
           f"{tie_wrong:.1e}", flush=True)
