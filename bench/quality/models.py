@@ -35,11 +35,18 @@ MODELS = {m.name: m for m in (
 ALL = ("rtn", "refit", "hqq", "imatrix", "awq", "gptq", "gptq-refit")
 FP4 = ("rtn", "refit", "imatrix", "awq", "gptq", "gptq-refit")
 BLOCK = ("rtn", "refit", "imatrix")
+SOME = ("rtn", "awq", "gptq", "gptq-refit")
 TINY = (
     ("int8", ("rtn", "refit", "hqq", "imatrix", "gptq", "gptq-refit")),
     ("int8-g32", ("refit", "hqq", "imatrix", "awq", "gptq", "gptq-refit")),
     *((f"int4-g32{end}", ALL) for end in ("", "-zp", "-min")),
     *((f"int4-g{g}{end}", ("rtn", "gptq-refit")) for g in (64, 128) for end in ("", "-zp", "-min")),
+    *((f"int4-g16{end}", SOME) for end in ("", "-zp")), ("int4-g16-min", ("rtn", "gptq-refit")),
+    *((f"int4-{span}{end}", SOME) for span in ("g256", "row") for end in ("", "-zp")),
+    *((f"int4-tensor{end}", ("rtn", "gptq")) for end in ("", "-zp")),
+    *((f"int8-g{g}-zp", SOME) for g in (16, 32)), *((f"int8-g{g}-zp", ("rtn", "gptq-refit")) for g in (64, 128)),
+    *((f"int8-g256{end}", ("rtn", "gptq-refit")) for end in ("", "-zp")),
+    ("int8-row-zp", ("rtn", "gptq-refit")), ("int8-tensor-zp", ("rtn", "gptq")),
     *((f"int{b}-g32{end}", ("rtn", "gptq-refit")) for b in (2, 3) for end in ("", "-min")),
     ("nvfp4", FP4), ("mxfp4", FP4), ("fp8-e4m3", ("rtn",)), ("fp8-e5m2", ("rtn",)), ("bf16", ("rtn",)),
     *((b, BLOCK) for b in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0")),

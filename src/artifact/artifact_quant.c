@@ -1,12 +1,12 @@
 /* Quantized matrices of Hugging Face folders into panels, code by code:
  *
- *   integers, 4 bits   int4-g32, -g64, -g128, with zero points where there are any; groups of 16
- *                      int8-g16 with the zero point taken off; 2 bits likewise, zero point 8
- *   integers, 8 bits   int8 (a scale a row or tensor), int8-g16 .. -g128
+ *   integers, 4 bits   int4-g16 .. -g256, int4-row, int4-tensor, with zero points where there are any; 2 bits
+ *                      likewise, zero point 8
+ *   integers, 8 bits   int8 (a scale a row or tensor), int8-g16 .. -g256; with zero points int8-row-zp too
  *   E4M3               fp8-e4m3 (a scale a row or tensor); with E8M0 scales bf16, which holds the values
  *   E2M1               nvfp4, mxfp4; NVFP4's divisor becomes a factor, rounded once to F32
  *
- * A wider group is several of the panel's with one scale. What no layout holds (columns out of order,
+ * Any other wider group is several of the panel's with one scale. What no layout holds (columns out of order,
  * blocks of FP8, scales that FP16 does not have) is left to F32.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <assert.h>
@@ -33,22 +33,30 @@ static uint16_t panel_group(const nw_hfq_matrix *m, uint16_t least)
     return m->n_groups == 1 ? 32 : 0; /* the last group of a row may be padded */
 }
 
+/* What shares a scale beyond the panel's groups, where the layouts have a name for it. */
+static uint16_t panel_span(const nw_hfq_matrix *m, uint16_t group)
+{
+    if (m->n_groups == 1) {
+        return m->scale_rows >= m->n_rows && m->n_rows > 1 ? NW_SPAN_TENSOR : NW_SPAN_ROW;
+    }
+    return m->scale_cols == 256 && group == 128 ? 256 : 0;
+}
+
 static bool int_type(const nw_hfq_matrix *m, nw_panel_type *out)
 {
+    const bool rows = m->bits == 8 && m->n_groups == 1 && m->zeros == NULL;
+
     if (m->g_idx != NULL) {
         return false;
     }
-    if (m->bits == 8) {
-        *out = (nw_panel_type){.kind = NW_PANEL_INT8};
-        out->group = m->n_groups == 1 ? 0 : panel_group(m, 16);
-        return m->n_groups == 1 || out->group > 0;
+    *out = (nw_panel_type){.kind = m->bits == 8 ? NW_PANEL_INT8 : NW_PANEL_INT4,
+                           .group = rows ? 0 : panel_group(m, 16),
+                           .zero_point = m->bits >= 4 && m->zeros != NULL};
+    out->span = rows ? 0 : panel_span(m, out->group);
+    if (out->span >= NW_SPAN_TENSOR) {
+        *out = nw_panel_for_columns(*out, m->n_cols);
     }
-    *out = (nw_panel_type){.kind = NW_PANEL_INT4, .group = panel_group(m, 32)};
-    out->zero_point = m->bits == 4 && m->zeros != NULL;
-    if (out->group == 0) {
-        *out = (nw_panel_type){.kind = NW_PANEL_INT8, .group = panel_group(m, 16)};
-    }
-    return out->group > 0;
+    return rows || out->group > 0;
 }
 
 bool nw_quant_panel_type(const nw_hfq_matrix *m, nw_panel_type *out)
@@ -72,7 +80,7 @@ typedef struct {
     uint8_t *codes; /* [16][n_cols] */
     float *scale;   /* [16] of rows, or [n_cols] values */
     uint16_t *half; /* [16][n_groups], or [16][n_cols] of bf16 */
-    uint8_t *small; /* [16][n_groups] zero points or scale codes */
+    uint8_t *small; /* [16][n_groups] zero points (two's complement of int8) or scale codes */
     uint32_t n_groups;
 } plain;
 
@@ -110,17 +118,25 @@ static bool take_half(float scale, uint16_t *out)
     return isfinite(scale) && nw_f16_to_f32(*out) == scale;
 }
 
+/* The code of zero in a panel, of one that is `zero` from 0 on in the file. */
+static int zero_in_panel(const nw_hfq_matrix *m, nw_panel_type t, int zero)
+{
+    if (t.kind == NW_PANEL_INT8) {
+        return t.zero_point ? zero - 128 : 0;
+    }
+    return m->bits == 4 ? zero : 8;
+}
+
 /* Codes of columns [c0, c1) of a row, which have the zero point `zero`, as the layout wants them: int4
  * from 0, int8 in two's complement. */
 static bool shift_codes(const nw_hfq_matrix *m, nw_panel_type t, int zero, uint8_t *row,
                         uint32_t c0, uint32_t c1)
 {
-    const int keep = t.kind == NW_PANEL_INT4 && m->bits == 4 ? zero : 0;
-    const int add = t.kind == NW_PANEL_INT4 && m->bits < 4 ? 8 : 0;
+    const int to = zero_in_panel(m, t, zero);
     bool fits = true;
 
     for (uint32_t c = c0; c < c1; c++) {
-        const int code = row[c] - zero + keep + add;
+        const int code = row[c] - zero + to;
         fits = fits && code >= INT8_MIN && code <= INT8_MAX;
         row[c] = (uint8_t)(code & 0xFF);
     }
@@ -142,7 +158,7 @@ static bool take_int_row(const nw_hfq_matrix *m, nw_panel_type t, uint32_t row, 
         const size_t at = (size_t)r * p->n_groups + g;
         const uint8_t zero = nw_hfq_zero(m, row, from);
         const float scale = nw_hfq_scale(m, row, from);
-        p->small[at] = zero;
+        p->small[at] = (uint8_t)(zero_in_panel(m, t, zero) & 0xFF);
         p->scale[r] = scale; /* of int8 rows, which have one group */
         exact = (t.group > 0 ? take_half(scale, &p->half[at]) : (bool)isfinite(scale)) && exact;
         exact = shift_codes(m, t, zero, codes, c0, c1) && exact;
@@ -216,7 +232,8 @@ static void pack(const nw_hfq_matrix *m, nw_panel_type t, const plain *p, uint32
         if (t.group == 0) {
             nw_panel_pack_int8((const int8_t *)p->codes, n, p->scale, n_rows, n, panel);
         } else {
-            nw_panel_pack_int8_groups(t, (const int8_t *)p->codes, n, p->half, NULL, p->n_groups,
+            nw_panel_pack_int8_groups(t, (const int8_t *)p->codes, n, p->half, NULL,
+                                      t.zero_point ? (const int8_t *)p->small : NULL, p->n_groups,
                                       n_rows, n, panel);
         }
         break;

@@ -54,7 +54,13 @@ bool nw_ct_block_scheme_of(const nw_export_source *source, const nw_export_tenso
 
 static bool whole_groups(nw_panel_type p, uint32_t n_cols)
 {
-    return p.group == 0 || n_cols % p.group == 0;
+    return n_cols % nw_panel_scale_cols(p, n_cols) == 0;
+}
+
+/* The group_size of what has one. */
+static uint32_t group_size(nw_panel_type p)
+{
+    return p.span >= NW_SPAN_TENSOR ? 0 : p.span > 0 ? p.span : p.group;
 }
 
 /* What the format has no place for. */
@@ -71,10 +77,11 @@ bool nw_ct_scheme_of(const nw_export_source *source, const nw_export_tensor *t, 
 {
     const nw_panel_type p = t->type;
     const nw_act_rule act = nw_export_act(source);
-    nw_ct_scheme s = {.type = "int", .bits = 4, .group = p.group, .symmetric = true, .act = act};
+    nw_ct_scheme s = {
+        .type = "int", .bits = 4, .group = group_size(p), .symmetric = true, .act = act};
 
     *why = lacks(p, t->n_cols);
-    s.strategy = p.group > 0 ? "group" : "channel";
+    s.strategy = s.group > 0 ? "group" : p.span == NW_SPAN_TENSOR ? "tensor" : "channel";
     s.format = "pack-quantized";
     switch (p.kind) {
     case NW_PANEL_INT4:
@@ -82,6 +89,7 @@ bool nw_ct_scheme_of(const nw_export_source *source, const nw_export_tensor *t, 
         break;
     case NW_PANEL_INT8:
         s.bits = 8;
+        s.symmetric = !p.zero_point;
         s.format = p.group == 0 && act != NW_ACT_RULE_A16 ? "int-quantized" : s.format;
         break;
     case NW_PANEL_FP8_E4M3:
@@ -113,9 +121,10 @@ bool nw_ct_scheme_of(const nw_export_source *source, const nw_export_tensor *t, 
 bool nw_ct_same_scheme(const nw_ct_scheme *a, const nw_ct_scheme *b)
 {
     return strcmp(a->format, b->format) == 0 && strcmp(a->type, b->type) == 0 &&
-           a->bits == b->bits && a->group == b->group && a->symmetric == b->symmetric &&
-           a->block_rows == b->block_rows && a->block_cols == b->block_cols && a->act == b->act &&
-           a->act_fixed == b->act_fixed && a->act_zeros == b->act_zeros;
+           strcmp(a->strategy, b->strategy) == 0 && a->bits == b->bits && a->group == b->group &&
+           a->symmetric == b->symmetric && a->block_rows == b->block_rows &&
+           a->block_cols == b->block_cols && a->act == b->act && a->act_fixed == b->act_fixed &&
+           a->act_zeros == b->act_zeros;
 }
 
 /* ---- quantization_config ---- */

@@ -1,8 +1,9 @@
 /* Writes compressed-tensors, the folder that vLLM and transformers load: which scheme each layout becomes,
  * and the tensors of it. Bytes and keys: docs/formats.md.
  *
- *   int4-gG, int4-gG-zp, int8-gG   pack-quantized, groups          int8, INT8 activations  int-quantized
- *   int8, 16-bit activations       pack-quantized, a scale a row   fp8-e4m3                float-quantized
+ *   int4-gG, int8-gG, also with -zp   pack-quantized, groups       int8, INT8 activations  int-quantized
+ *   int8 (16-bit activations), int4-row, int8-row-zp, ..-tensor..   pack-quantized, a scale a row or tensor
+ *   fp8-e4m3                       float-quantized
  *   nvfp4                          nvfp4-pack-quantized            mxfp4                   mxfp4-pack-quantized
  *   E4M3 in blocks, as the file or `fp8-block` has it              float-quantized, block
  *
@@ -61,10 +62,23 @@ static void put_fp4(const nw_export_part *p, uint32_t row, const nw_export_row *
 /* Words along the rows. */
 static void put_zeros(const nw_export_part *p, uint32_t row, const nw_export_row *r, uint8_t *bytes)
 {
-    const size_t n_groups = nw_panel_groups(p->tensor->type, p->tensor->n_cols);
+    const size_t n_groups = nw_panel_scales(p->tensor->type, p->tensor->n_cols);
+    const uint32_t per_word = 32U / p->bits;
+    const unsigned turn = p->bits == 8 ? 0x80U : 0; /* from 0 on */
 
     for (size_t g = 0; g < n_groups; g++) {
-        nw_bits_put(bytes + (row / 8 * n_groups + g) * 4, row % 8, 4, r->zeros[g]);
+        nw_bits_put(bytes + (row / per_word * n_groups + g) * 4, row % per_word, p->bits,
+                    (uint8_t)r->zeros[g] ^ turn);
+    }
+}
+
+/* One scale a tensor: the format leaves its zero point as it is. */
+static void put_zero(const nw_export_part *p, uint32_t row, const nw_export_row *r, uint8_t *bytes)
+{
+    const int from = p->bits == 8 ? 0 : 8;
+
+    if (row == 0) {
+        bytes[0] = (uint8_t)((r->zeros[0] - from) & 0xFF);
     }
 }
 
@@ -263,17 +277,20 @@ static nw_status add_blocks(plan *p, const nw_export_tensor *t, const nw_ct_sche
 static bool add_weight(plan *p, const nw_export_tensor *t, const nw_ct_scheme *s,
                        nw_format_id scale_format, nw_error *err)
 {
-    const uint32_t n_groups = nw_panel_groups(t->type, t->n_cols);
+    const uint32_t n_groups = nw_panel_scales(t->type, t->n_cols);
+    const bool one = t->type.span == NW_SPAN_TENSOR;
     const nw_format_id stored = scale_format == NW_FMT_F8_E8M0 ? NW_FMT_U8 : scale_format;
-    bool ok = add_codes(p, t, s, err) != NULL &&
-              add(p, t, "weight_scale", stored, t->n_rows, n_groups, nw_put_scales, err) != NULL;
+    bool ok =
+        add_codes(p, t, s, err) != NULL && add(p, t, "weight_scale", stored, one ? 1 : t->n_rows,
+                                               one ? 0 : n_groups, nw_put_scales, err) != NULL;
 
     if (ok && strcmp(s->format, "pack-quantized") == 0) {
         ok = add(p, t, "weight_shape", NW_FMT_I64, 2, 0, put_shape, err) != NULL;
     }
     if (ok && !s->symmetric) {
-        ok = add(p, t, "weight_zero_point", NW_FMT_I32, nw_bits_words(t->n_rows, s->bits), n_groups,
-                 put_zeros, err) != NULL;
+        ok = one ? add(p, t, "weight_zero_point", NW_FMT_I8, 1, 0, put_zero, err) != NULL
+                 : add(p, t, "weight_zero_point", NW_FMT_I32, nw_bits_words(t->n_rows, s->bits),
+                       n_groups, put_zeros, err) != NULL;
     }
     if (ok && t->type.kind == NW_PANEL_NVFP4) {
         ok = add(p, t, "weight_global_scale", NW_FMT_F32, 1, 0, put_global, err) != NULL;
@@ -297,6 +314,7 @@ static nw_status add_parts(plan *p, const nw_export_tensor *t, const nw_ct_schem
     for (size_t i = first; ok && i < p->parts.n; i++) {
         p->parts.items[i].bits = s->bits;
         p->parts.items[i].scale_format = scale_format;
+        p->parts.items[i].scale_rows = t->type.span == NW_SPAN_TENSOR ? 1 : t->n_rows;
         p->parts.items[i].global = global;
     }
     ok = ok && add_input(p, t, s, err);

@@ -67,13 +67,13 @@ bool nw_export_has_codes(const nw_export_tensor *t);
 const char *nw_export_type_name(const nw_export_tensor *t, char buf[32]);
 
 /* What is stored for one row. Codes, int8: -128..127; int4: 0..15; fp8, nvfp4, mxfp4: the code's bits.
- * Scales, one a group (nw_panel_groups; one for a row where type.group is 0), minima likewise;
- * w = scale * (code - zero) + min. zeros and mins may be NULL: not wanted. */
+ * Scales, one for what shares one in a row (nw_panel_scales; one for a row where type.group is 0), minima
+ * likewise; w = scale * (code - zero) + min. zeros and mins may be NULL: not wanted. */
 typedef struct {
-    int8_t *codes;  /* [n_cols rounded up to nw_panel_cols] */
-    float *scales;  /* [groups]; nvfp4: without the tensor scale */
-    uint8_t *zeros; /* [groups]; 8 where int4 stores none */
-    float *mins;    /* [groups]; 0 where none are stored */
+    int8_t *codes; /* [n_cols rounded up to nw_panel_cols] */
+    float *scales; /* [nw_panel_groups]; nvfp4: without the tensor scale */
+    int8_t *zeros; /* likewise; 8 where int4 stores none */
+    float *mins;   /* likewise; 0 where none are stored */
 } nw_export_row;
 
 /* Bytes that nw_export_codes needs of one caller at a time; 0 for artifacts. */

@@ -32,7 +32,8 @@ nw_export_part *nw_export_part_add(nw_export_parts *l, const nw_export_tensor *t
         l->cap = cap;
     }
     nw_export_part *p = &l->items[l->n];
-    *p = (nw_export_part){.tensor = tensor, .scale_format = NW_FMT_F32, .global = 1};
+    *p = (nw_export_part){
+        .tensor = tensor, .scale_rows = tensor->n_rows, .scale_format = NW_FMT_F32, .global = 1};
     const int n = suffix[0] == '\0' ? snprintf(p->name, sizeof p->name, "%s", tensor->name)
                                     : snprintf(p->name, sizeof p->name, "%.*s.%s",
                                                (int)nw_export_module(tensor), tensor->name, suffix);
@@ -100,35 +101,71 @@ float nw_export_rounded(float x, nw_format_id format)
                                   : x;
 }
 
+/* Of layouts with one scale a tensor, that of its first row. */
+typedef struct {
+    bool set;
+    float scale;
+    int8_t zero;
+} tensor_scale;
+
+static nw_status check_tensor_scale(const nw_export_tensor *t, uint32_t row, const nw_export_row *r,
+                                    tensor_scale *one, nw_error *err)
+{
+    if (t->type.span != NW_SPAN_TENSOR) {
+        return NW_OK;
+    }
+    if (!one->set) {
+        *one = (tensor_scale){.set = true, .scale = r->scales[0], .zero = r->zeros[0]};
+    }
+    return r->scales[0] == one->scale && r->zeros[0] == one->zero
+               ? NW_OK
+               : nw_fail(err, NW_E_FORMAT,
+                         "tensor '%s' has another scale in row %" PRIu32
+                         " than in row 0 (%g and %g), and its layout says that all have one",
+                         t->name, row, (double)r->scales[0], (double)one->scale);
+}
+
+static nw_status check_scales(const nw_export_tensor *t, uint32_t row, const nw_export_row *r,
+                              nw_format_id format, bool *fit, nw_error *err)
+{
+    const uint32_t n = nw_panel_scales(t->type, t->n_cols);
+
+    for (uint32_t g = 0; g < n; g++) {
+        const float rounded = nw_export_rounded(r->scales[g], format);
+        *fit = *fit && rounded == r->scales[g];
+        if (rounded == 0 && r->scales[g] != 0) {
+            return nw_fail(err, NW_E_RANGE,
+                           "tensor '%s', row %" PRIu32 ": scale %g is too small for %s", t->name,
+                           row, (double)r->scales[g], nw_format_get(format)->name);
+        }
+    }
+    return NW_OK;
+}
+
 nw_status nw_export_scales_fit(const nw_export_tensor *t, nw_format_id format, bool *fit,
                                nw_error *err)
 {
-    const uint32_t n_groups = nw_panel_groups(t->type, t->n_cols);
-    int8_t *codes = malloc(nw_panel_cols(t->type, t->n_cols));
-    float *scales = calloc(n_groups, sizeof *scales);
+    const size_t n_groups = nw_panel_groups(t->type, t->n_cols);
+    nw_export_row r = {.codes = malloc(nw_panel_cols(t->type, t->n_cols)),
+                       .scales = calloc(n_groups, sizeof *r.scales),
+                       .zeros = calloc(n_groups, 1)};
     void *scratch = malloc(nw_export_scratch_bytes(t) + 1);
-    nw_export_row r = {.codes = codes, .scales = scales};
+    tensor_scale one = {.set = false};
     nw_status st = NW_OK;
 
     *fit = true;
-    if (codes == NULL || scales == NULL || scratch == NULL) {
+    if (r.codes == NULL || r.scales == NULL || r.zeros == NULL || scratch == NULL) {
         st = nw_fail(err, NW_E_NOMEM, "tensor '%s': no memory for a row", t->name);
     }
     for (uint32_t row = 0; st == NW_OK && row < t->n_rows; row++) {
         st = nw_export_codes(t, row, scratch, &r, err);
-        for (uint32_t g = 0; st == NW_OK && g < n_groups; g++) {
-            const float rounded = nw_export_rounded(scales[g], format);
-            *fit = *fit && rounded == scales[g];
-            if (rounded == 0 && scales[g] != 0) {
-                st = nw_fail(err, NW_E_RANGE,
-                             "tensor '%s', row %" PRIu32 ": scale %g is too small for %s", t->name,
-                             row, (double)scales[g], nw_format_get(format)->name);
-            }
-        }
+        st = st == NW_OK ? check_tensor_scale(t, row, &r, &one, err) : st;
+        st = st == NW_OK ? check_scales(t, row, &r, format, fit, err) : st;
     }
     free(scratch);
-    free(scales);
-    free(codes);
+    free(r.zeros);
+    free(r.scales);
+    free(r.codes);
     return st;
 }
 
@@ -185,10 +222,10 @@ static void put_scale(nw_format_id format, float scale, uint8_t *to)
 void nw_put_scales(const nw_export_part *p, uint32_t row, const nw_export_row *r, uint8_t *bytes)
 {
     const nw_export_tensor *t = p->tensor;
-    const uint32_t n_groups = nw_panel_groups(t->type, t->n_cols);
+    const uint32_t n_groups = nw_panel_scales(t->type, t->n_cols);
     const size_t size = nw_format_get(p->scale_format)->block_bytes;
 
-    for (uint32_t g = 0; g < n_groups; g++) {
+    for (uint32_t g = 0; g < n_groups && row < p->scale_rows; g++) {
         const size_t at =
             p->groups_first ? (size_t)g * t->n_rows + row : (size_t)row * n_groups + g;
         put_scale(p->scale_format, r->scales[g], bytes + at * size);

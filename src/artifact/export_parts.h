@@ -38,7 +38,8 @@ struct nw_export_part {
     nw_export_put_fn put;               /* NULL: the tensor's values in `format` */
     nw_export_put_values_fn put_values; /* or this one */
     unsigned bits;                      /* of a code */
-    bool groups_first;                  /* scales are [group][row] */
+    uint32_t scale_rows;           /* rows whose scales are written: all, or 1 for the tensor */
+    bool groups_first;             /* scales are [group][row] */
     nw_format_id scale_format;     /* of the matrix's scales: F32, F16, BF16, F8_E4M3 or F8_E8M0 */
     float global;                  /* NVFP4: the divisor; 1 otherwise */
     nw_act_fixed act;              /* of the matrix's input */

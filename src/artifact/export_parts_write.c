@@ -45,7 +45,7 @@ typedef struct {
 static void decode(const nw_export_part *p, const nw_export_row *r, float *out)
 {
     const nw_panel_type t = p->tensor->type;
-    const uint32_t group = t.group > 0 ? t.group : p->tensor->n_cols;
+    const uint32_t group = nw_panel_scale_cols(t, p->tensor->n_cols);
     const float factor = 1 / p->global;
     /* who reads such a file divides the scale; a panel multiplies: one rounding apart */
     const bool divides = p->tensor->ckpt != NULL && p->tensor->ckpt->quant != NULL;
@@ -56,7 +56,7 @@ static void decode(const nw_export_part *p, const nw_export_row *r, float *out)
         const uint8_t code = (uint8_t)r->codes[c];
         switch (t.kind) {
         case NW_PANEL_INT4:
-            out[c] = scale * (float)(code - r->zeros[g]);
+            out[c] = scale * (float)(r->codes[c] - r->zeros[g]);
             break;
         case NW_PANEL_FP8_E4M3:
             out[c] = scale * nw_e4m3_to_f32(code);
@@ -72,7 +72,7 @@ static void decode(const nw_export_part *p, const nw_export_row *r, float *out)
         case NW_PANEL_FP8_E5M2:
         case NW_PANEL_BF16_12:
         case NW_PANEL_KINDS:
-            out[c] = scale * (float)r->codes[c]; /* int8: no other kind gets here */
+            out[c] = scale * (float)(r->codes[c] - r->zeros[g]); /* int8: no other kind gets here */
             break;
         }
     }

@@ -338,7 +338,13 @@ nw_status nw_export_codes(const nw_export_tensor *t, uint32_t row, void *scratch
     if (out->mins != NULL) {
         nw_panel_mins_row(t->type, panels, t->n_cols, r, out->mins);
     }
-    return NW_OK;
+    return nw_panel_join_groups(t->type, t->n_cols, out->scales, out->zeros)
+               ? NW_OK
+               : nw_fail(
+                     err, NW_E_FORMAT,
+                     "tensor '%s' has groups in row %u whose scales differ, and its layout says "
+                     "that they have one",
+                     t->name, (unsigned)row);
 }
 
 float nw_export_tensor_scale(const nw_export_tensor *t, uint32_t row)

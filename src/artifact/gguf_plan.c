@@ -50,7 +50,7 @@ static nw_status scan(const nw_export_job *job, const nw_export_tensor *t, nw_co
                   .scratch_bytes = (nw_export_scratch_bytes(t) + 63) / 64 * 64};
     nw_status st = NW_OK;
 
-    *set = (nw_code_set){{0}};
+    *set = (nw_code_set){.wider = false};
     s.scratch = calloc(n, s.scratch_bytes + 64);
     if (s.sets == NULL || s.codes == NULL || s.scratch == NULL) {
         st = nw_fail(err, NW_E_NOMEM, "tensor '%s': no memory to read its codes", t->name);

@@ -28,7 +28,7 @@ static size_t row_words(const nw_export_part *p)
 
 static uint32_t group_of(const nw_export_tensor *t)
 {
-    return t->type.group > 0 ? t->type.group : t->n_cols;
+    return nw_panel_scale_cols(t->type, t->n_cols);
 }
 
 /* Codes from 0 on. */
@@ -47,7 +47,7 @@ static void awq_codes(const nw_export_part *p, uint32_t row, const nw_export_row
 static void awq_zeros(const nw_export_part *p, uint32_t row, const nw_export_row *r, uint8_t *bytes)
 {
     for (uint64_t g = 0; g < p->dims[0]; g++) {
-        nw_bits_put(bytes + g * row_words(p), nw_awq_at(row), 4, r->zeros[g]);
+        nw_bits_put(bytes + g * row_words(p), nw_awq_at(row), 4, (uint8_t)r->zeros[g]);
     }
 }
 
@@ -105,7 +105,7 @@ static nw_status add_parts(plan *p, const nw_export_tensor *t, nw_error *err)
 {
     const unsigned bits = nw_panel_code_bits(t->type);
     const size_t words = nw_bits_words(t->n_rows, bits);
-    const uint32_t n_groups = nw_panel_groups(t->type, t->n_cols);
+    const uint32_t n_groups = nw_panel_scales(t->type, t->n_cols);
     const size_t first = p->parts.n;
     bool fit = true;
     const nw_status st = nw_export_scales_fit(t, NW_FMT_F16, &fit, err);
@@ -154,16 +154,22 @@ static const char *lacks(const plan *p, const nw_export_tensor *t)
     if (type.zero_point && !p->awq) {
         return "GPTQ v1 has no zero points that all readers take; written as F16";
     }
-    if (t->n_rows % 8 != 0 || t->n_cols % 8 != 0 ||
-        (type.group > 0 && t->n_cols % type.group != 0)) {
+    if (t->n_rows % 8 != 0 || t->n_cols % 8 != 0 || t->n_cols % group_of(t) != 0) {
         return "its rows and columns are no whole words and groups; written as F16";
     }
     return NULL;
 }
 
+/* The group_size that stands for all matrices; -1: a row, also of one scale a tensor, which rows repeat. */
+static int group_size(nw_panel_type t)
+{
+    const bool row = t.span >= NW_SPAN_TENSOR || t.group == 0;
+    return row ? -1 : (int)(t.span > 0 ? t.span : t.group);
+}
+
 static bool same_shape(nw_panel_type a, nw_panel_type b)
 {
-    return a.kind == b.kind && a.group == b.group;
+    return a.kind == b.kind && group_size(a) == group_size(b);
 }
 
 static nw_status take_tensor(plan *p, const nw_export_tensor *t, nw_error *err)
@@ -205,7 +211,7 @@ static bool fusable(const void *ctx, const nw_export_tensor *a, const nw_export_
 static json_t *config_json(const plan *p)
 {
     const int bits = (int)nw_panel_code_bits(p->type);
-    const int group = p->type.group > 0 ? (int)p->type.group : -1;
+    const int group = group_size(p->type);
 
     if (p->awq) {
         return json_pack("{s:s, s:i, s:i, s:b, s:s, s:O}", "quant_method", "awq", "bits", bits,

@@ -102,8 +102,8 @@ bool nw_panel_bound(nw_panel_type type, unsigned code_bits, nw_error_bound *out)
     }
     switch (type.kind) {
     case NW_PANEL_INT8:
-        *out =
-            type.min ? ranged(levels - 1, true) : symmetric(levels / 2 - 1, true, type.group == 0);
+        *out = type.min || type.zero_point ? ranged(levels - 1, type.min)
+                                           : symmetric(levels / 2 - 1, true, type.group == 0);
         break;
     case NW_PANEL_INT4:
         *out = type.min || type.zero_point ? ranged(levels - 1, type.min)
@@ -130,6 +130,6 @@ bool nw_panel_bound(nw_panel_type type, unsigned code_bits, nw_error_bound *out)
         return false;
     }
     out->format = NW_FMT_F32;
-    out->rms = type.kind == NW_PANEL_INT8 || type.group > 0;
+    out->rms = type.kind == NW_PANEL_INT8 || type.group > 0; /* of what shares a scale */
     return true;
 }

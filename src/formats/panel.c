@@ -30,6 +30,16 @@ static const struct {
     [NW_PANEL_BF16_12] = {nw_panel_span_bf16_12, 12, {NW_BF16_12_HEAD, 4, NW_BF16_12_QUAD, 0}},
 };
 
+/* What spans more than a group, in groups of 128, 64 and 32. */
+#define SPAN(stem, end, ...)                                                                \
+    {stem end, {.group = 128, __VA_ARGS__}}, {stem "-g64" end, {.group = 64, __VA_ARGS__}}, \
+    {                                                                                       \
+        stem "-g32" end,                                                                    \
+        {                                                                                   \
+            .group = 32, __VA_ARGS__                                                        \
+        }                                                                                   \
+    }
+
 /* The names an artifact and a recipe use; the only list of what can be packed. */
 static const struct {
     const char *name;
@@ -49,14 +59,31 @@ static const struct {
     {"int8-g32-min", {.kind = NW_PANEL_INT8, .group = 32, .min = true}},
     {"int8-g64-min", {.kind = NW_PANEL_INT8, .group = 64, .min = true}},
     {"int8-g128-min", {.kind = NW_PANEL_INT8, .group = 128, .min = true}},
+    {"int8-g16-zp", {.kind = NW_PANEL_INT8, .group = 16, .zero_point = true}},
+    {"int8-g32-zp", {.kind = NW_PANEL_INT8, .group = 32, .zero_point = true}},
+    {"int8-g64-zp", {.kind = NW_PANEL_INT8, .group = 64, .zero_point = true}},
+    {"int8-g128-zp", {.kind = NW_PANEL_INT8, .group = 128, .zero_point = true}},
+    {"int8-g256", {.kind = NW_PANEL_INT8, .group = 128, .span = 256}},
+    {"int8-g256-zp", {.kind = NW_PANEL_INT8, .group = 128, .span = 256, .zero_point = true}},
+    SPAN("int8-row", "-zp", .kind = NW_PANEL_INT8, .span = NW_SPAN_ROW, .zero_point = true),
+    SPAN("int8-tensor", "-zp", .kind = NW_PANEL_INT8, .span = NW_SPAN_TENSOR, .zero_point = true),
     {"int8-g16-k", {.kind = NW_PANEL_INT8, .group = 16, .two_level = true}},
     {"int8-g32-k", {.kind = NW_PANEL_INT8, .group = 32, .min = true, .two_level = true}},
+    {"int4-g16", {.kind = NW_PANEL_INT4, .group = 16}},
     {"int4-g32", {.kind = NW_PANEL_INT4, .group = 32}},
     {"int4-g64", {.kind = NW_PANEL_INT4, .group = 64}},
     {"int4-g128", {.kind = NW_PANEL_INT4, .group = 128}},
+    {"int4-g256", {.kind = NW_PANEL_INT4, .group = 128, .span = 256}},
+    SPAN("int4-row", "", .kind = NW_PANEL_INT4, .span = NW_SPAN_ROW),
+    SPAN("int4-tensor", "", .kind = NW_PANEL_INT4, .span = NW_SPAN_TENSOR),
+    {"int4-g16-zp", {.kind = NW_PANEL_INT4, .group = 16, .zero_point = true}},
     {"int4-g32-zp", {.kind = NW_PANEL_INT4, .group = 32, .zero_point = true}},
     {"int4-g64-zp", {.kind = NW_PANEL_INT4, .group = 64, .zero_point = true}},
     {"int4-g128-zp", {.kind = NW_PANEL_INT4, .group = 128, .zero_point = true}},
+    {"int4-g256-zp", {.kind = NW_PANEL_INT4, .group = 128, .span = 256, .zero_point = true}},
+    SPAN("int4-row", "-zp", .kind = NW_PANEL_INT4, .span = NW_SPAN_ROW, .zero_point = true),
+    SPAN("int4-tensor", "-zp", .kind = NW_PANEL_INT4, .span = NW_SPAN_TENSOR, .zero_point = true),
+    {"int4-g16-min", {.kind = NW_PANEL_INT4, .group = 16, .min = true}},
     {"int4-g32-min", {.kind = NW_PANEL_INT4, .group = 32, .min = true}},
     {"int4-g64-min", {.kind = NW_PANEL_INT4, .group = 64, .min = true}},
     {"int4-g128-min", {.kind = NW_PANEL_INT4, .group = 128, .min = true}},
@@ -71,10 +98,15 @@ static const struct {
 #define ESCAPES        "bf16-12-e"
 #define PACKED_ESCAPES "bf16-packed-e"
 
+bool nw_panel_same(nw_panel_type a, nw_panel_type b)
+{
+    return a.kind == b.kind && a.group == b.group && a.span == b.span &&
+           a.zero_point == b.zero_point && a.min == b.min && a.two_level == b.two_level;
+}
+
 static bool same_layout(nw_panel_type a, nw_panel_type b)
 {
-    return a.kind == b.kind && a.group == b.group && a.zero_point == b.zero_point &&
-           a.min == b.min && a.two_level == b.two_level && a.packed == b.packed;
+    return nw_panel_same(a, b) && a.packed == b.packed;
 }
 
 const char *nw_panel_name(nw_panel_type type, char buf[32])
@@ -160,6 +192,51 @@ uint32_t nw_panel_groups(nw_panel_type type, uint32_t n_cols)
     return type.group == 0 ? 1 : nw_panel_cols(type, n_cols) / type.group;
 }
 
+uint32_t nw_panel_scale_cols(nw_panel_type type, uint32_t n_cols)
+{
+    if (type.span >= NW_SPAN_TENSOR) {
+        return n_cols;
+    }
+    return type.span > 0 ? type.span : type.group > 0 ? type.group : n_cols;
+}
+
+uint32_t nw_panel_scales(nw_panel_type type, uint32_t n_cols)
+{
+    const uint32_t cols = nw_panel_scale_cols(type, n_cols);
+    return type.span == 0 ? nw_panel_groups(type, n_cols) : n_cols / cols + (n_cols % cols != 0);
+}
+
+bool nw_panel_join_groups(nw_panel_type type, uint32_t n_cols, float *scales, int8_t *zeros)
+{
+    const uint32_t n_groups = nw_panel_groups(type, n_cols);
+    const uint32_t cols = nw_panel_scale_cols(type, n_cols);
+    bool same = true;
+
+    for (uint32_t g = 0; type.span > 0 && g < n_groups; g++) {
+        const uint32_t to = g * type.group / cols;
+        if (g * type.group % cols == 0) {
+            scales[to] = scales[g];
+            if (zeros != NULL) {
+                zeros[to] = zeros[g];
+            }
+        }
+        same = same && !(scales[g] < scales[to]) && !(scales[g] > scales[to]) &&
+               (zeros == NULL || zeros[g] == zeros[to]);
+    }
+    return same;
+}
+
+nw_panel_type nw_panel_for_columns(nw_panel_type type, uint32_t n_cols)
+{
+    nw_panel_type out = type;
+
+    if (type.span >= NW_SPAN_TENSOR) {
+        for (out.group = 128; out.group > 32 && n_cols % out.group != 0; out.group /= 2) {
+        }
+    }
+    return out;
+}
+
 bool nw_panel_bytes(nw_panel_type type, uint32_t n_cols, size_t *out)
 {
     const nw_panel_shape s = nw_panel_shape_of(type);
@@ -212,7 +289,7 @@ void nw_panel_unpack_row(nw_panel_type type, const uint8_t *tensor, uint32_t n_c
 }
 
 void nw_panel_codes_row(nw_panel_type type, const uint8_t *tensor, uint32_t n_cols, uint32_t row,
-                        int8_t *codes, float *scales, uint8_t *zeros)
+                        int8_t *codes, float *scales, int8_t *zeros)
 {
     const nw_panel_row p = nw_panel_row_of(type, tensor, n_cols, row);
     const bool integer = type.kind == NW_PANEL_INT8 || type.kind == NW_PANEL_INT4;

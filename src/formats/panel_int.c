@@ -7,7 +7,10 @@
 
 #define HALVES      32u /* bytes of 16 fp16 scales or minima */
 #define LOW_NIBBLES 0x0F0F0F0FU
+#define SIGN_BIT    0x80U
 #define SIGN_BITS   0x80808080U
+
+static const uint8_t no_codes[NW_PANEL_ROWS] = {0};
 
 void nw_panel_put_nibbles(uint32_t group, const uint8_t *codes, size_t ld, const uint8_t pad[16],
                           uint32_t n_rows, uint32_t n_cols, uint8_t *dst)
@@ -26,15 +29,15 @@ void nw_panel_put_nibbles(uint32_t group, const uint8_t *codes, size_t ld, const
     }
 }
 
-/* The eight-bit codes of one group. */
-static void put_bytes(uint32_t group, const uint8_t *codes, size_t ld, uint32_t n_rows,
-                      uint32_t n_cols, uint8_t *dst)
+/* The eight-bit codes of one group; `pad` [16] as of nibbles. */
+static void put_bytes(uint32_t group, const uint8_t *codes, size_t ld, const uint8_t pad[16],
+                      uint32_t n_rows, uint32_t n_cols, uint8_t *dst)
 {
     for (uint32_t r = 0; r < NW_PANEL_ROWS; r++) {
         const uint8_t *row = r < n_rows ? codes + r * ld : codes;
         const uint32_t n = r < n_rows ? n_cols : 0;
         for (uint32_t c = 0; c < group; c += 4) {
-            const uint32_t v = nw_panel_quad(row, n, c, 0) ^ SIGN_BITS;
+            const uint32_t v = nw_panel_quad(row, n, c, pad[r]) ^ SIGN_BITS;
             memcpy(dst + (size_t)c * 16 + r * 4, &v, sizeof v);
         }
     }
@@ -48,7 +51,8 @@ void nw_panel_pack_int8(const int8_t *codes, size_t ld, const float *scales, uin
     assert(n_rows <= NW_PANEL_ROWS);
     memset(panel, 0, 64);
     memcpy(panel, scales, n_rows * sizeof *scales);
-    put_bytes((uint32_t)(size / 16 - 4), (const uint8_t *)codes, ld, n_rows, n_cols, panel + 64);
+    put_bytes((uint32_t)(size / 16 - 4), (const uint8_t *)codes, ld, no_codes, n_rows, n_cols,
+              panel + 64);
 }
 
 /* Half `g` of each row, zero for the rows that are missing; returns the bytes after it. */
@@ -63,13 +67,14 @@ static uint8_t *put_halves(const uint16_t *halves, size_t ld, uint32_t g, uint32
 }
 
 void nw_panel_pack_int8_groups(nw_panel_type type, const int8_t *codes, size_t ld,
-                               const uint16_t *scales, const uint16_t *mins, size_t lds,
-                               uint32_t n_rows, uint32_t n_cols, uint8_t *panel)
+                               const uint16_t *scales, const uint16_t *mins, const int8_t *zeros,
+                               size_t lds, uint32_t n_rows, uint32_t n_cols, uint8_t *panel)
 {
     const uint32_t n_groups = nw_panel_groups(type, n_cols);
 
     assert(type.kind == NW_PANEL_INT8 && type.group > 0 && !type.two_level);
     assert(n_rows <= NW_PANEL_ROWS && type.min == (mins != NULL));
+    assert(type.zero_point == (zeros != NULL) && !(type.min && type.zero_point));
     memset(panel, 0, nw_panel_size(type, n_cols));
     for (uint32_t g = 0; g < n_groups; g++) {
         const uint32_t c0 = g * type.group;
@@ -77,7 +82,12 @@ void nw_panel_pack_int8_groups(nw_panel_type type, const int8_t *codes, size_t l
         if (mins != NULL) {
             panel = put_halves(mins, lds, g, n_rows, panel);
         }
-        put_bytes(type.group, (const uint8_t *)codes + c0, ld, n_rows, n_cols - c0, panel);
+        uint8_t zero[NW_PANEL_ROWS] = {0};
+        for (uint32_t r = 0; zeros != NULL && r < NW_PANEL_ROWS; r++) {
+            zero[r] = r < n_rows ? (uint8_t)zeros[r * lds + g] : 0;
+            *panel++ = zero[r] ^ SIGN_BIT;
+        }
+        put_bytes(type.group, (const uint8_t *)codes + c0, ld, zero, n_rows, n_cols - c0, panel);
         panel += type.group * 16U;
     }
 }
@@ -112,7 +122,6 @@ void nw_panel_pack_int4_min(nw_panel_type type, const uint8_t *codes, size_t ld,
                             const uint16_t *scales, const uint16_t *mins, size_t lds,
                             uint32_t n_rows, uint32_t n_cols, uint8_t *panel)
 {
-    static const uint8_t pad[16] = {0};
     const uint32_t n_groups = nw_panel_groups(type, n_cols);
 
     assert(type.kind == NW_PANEL_INT4 && type.min && !type.two_level && n_rows <= NW_PANEL_ROWS);
@@ -121,7 +130,7 @@ void nw_panel_pack_int4_min(nw_panel_type type, const uint8_t *codes, size_t ld,
         const uint32_t c0 = g * type.group;
         panel = put_halves(scales, lds, g, n_rows, panel);
         panel = put_halves(mins, lds, g, n_rows, panel);
-        nw_panel_put_nibbles(type.group, codes + c0, ld, pad, n_rows, n_cols - c0, panel);
+        nw_panel_put_nibbles(type.group, codes + c0, ld, no_codes, n_rows, n_cols - c0, panel);
         panel += type.group * 8U;
     }
 }
@@ -130,7 +139,6 @@ void nw_panel_pack_int4_min(nw_panel_type type, const uint8_t *codes, size_t ld,
 static void pack_k_block(nw_panel_type type, const nw_panel_k_rows *k, uint32_t block,
                          uint32_t n_rows, uint8_t *dst)
 {
-    static const uint8_t pad[16] = {0};
     const uint32_t n_groups = NW_PANEL_K_COLS / type.group;
     const uint32_t code_bytes = type.group * 2U * nw_panel_code_bits(type);
     uint8_t *scales = dst + 2 * HALVES;
@@ -151,9 +159,9 @@ static void pack_k_block(nw_panel_type type, const nw_panel_k_rows *k, uint32_t 
             }
         }
         if (type.kind == NW_PANEL_INT4) {
-            nw_panel_put_nibbles(type.group, src, k->ld, pad, n_rows, type.group, codes);
+            nw_panel_put_nibbles(type.group, src, k->ld, no_codes, n_rows, type.group, codes);
         } else {
-            put_bytes(type.group, src, k->ld, n_rows, type.group, codes);
+            put_bytes(type.group, src, k->ld, no_codes, n_rows, type.group, codes);
         }
     }
 }
@@ -227,7 +235,7 @@ nw_panel_group nw_panel_int_group(const nw_panel_row *p, uint32_t g)
         b += HALVES;
     }
     if (type.zero_point) {
-        out.zero = b[p->r];
+        out.zero = (int8_t)(type.kind == NW_PANEL_INT8 ? b[p->r] ^ SIGN_BIT : b[p->r]);
         b += 16;
     }
     out.codes = b;

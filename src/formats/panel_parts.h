@@ -46,7 +46,7 @@ void nw_panel_span_bf16_12(const nw_panel_row *p, uint32_t c0, uint32_t n, float
 typedef struct {
     const uint8_t *codes; /* of the group, 16 rows */
     float scale, min;
-    uint8_t zero;
+    int8_t zero;
 } nw_panel_group;
 
 /* Both levels of scales of a group of a -k panel. */

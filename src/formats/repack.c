@@ -276,7 +276,7 @@ static void pack_int(nw_panel_type t, const plain *p, uint32_t n_rows, uint32_t 
         nw_panel_pack_k(t, &k, n_rows, n_cols, panel);
     } else if (t.kind == NW_PANEL_INT8) {
         nw_panel_pack_int8_groups(t, (const int8_t *)p->codes, p->ld, p->scale,
-                                  t.min ? p->min : NULL, p->ld_block, n_rows, n_cols, panel);
+                                  t.min ? p->min : NULL, NULL, p->ld_block, n_rows, n_cols, panel);
     } else if (t.min) {
         nw_panel_pack_int4_min(t, p->codes, p->ld, p->scale, p->min, p->ld_block, n_rows, n_cols,
                                panel);

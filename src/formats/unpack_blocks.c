@@ -18,15 +18,19 @@ bool nw_unpack_needs_codes(nw_panel_type type)
     return type.kind == NW_PANEL_INT8 || type.zero_point;
 }
 
-/* Codes less their zero points. */
-static void row_codes(const nw_panel_row *p, int8_t *codes)
+/* Codes less their zero points; false where eight bits do not hold one. */
+static bool row_codes(const nw_panel_row *p, int8_t *codes)
 {
     const uint32_t group = p->type.group > 0 ? p->type.group : UINT32_MAX;
+    bool fit = true;
 
     for (uint32_t c = 0; c < p->n_cols; c++) {
         const int zero = p->type.two_level ? 0 : nw_panel_int_group(p, c / group).zero;
-        codes[c] = (int8_t)(nw_panel_int_code(p, c) - zero);
+        const int code = nw_panel_int_code(p, c) - zero;
+        fit = fit && code >= INT8_MIN && code <= INT8_MAX;
+        codes[c] = (int8_t)(code & 0xFF);
     }
+    return fit;
 }
 
 void nw_code_set_add_row(nw_code_set *set, nw_panel_type type, const uint8_t *tensor,
@@ -34,7 +38,7 @@ void nw_code_set_add_row(nw_code_set *set, nw_panel_type type, const uint8_t *te
 {
     const nw_panel_row p = nw_panel_row_of(type, tensor, n_cols, row);
 
-    row_codes(&p, codes);
+    set->wider = !row_codes(&p, codes) || set->wider;
     for (uint32_t c = 0; c < n_cols; c++) {
         const uint8_t byte = (uint8_t)codes[c];
         set->used[byte / 64] |= UINT64_C(1) << (byte % 64);
@@ -46,6 +50,7 @@ void nw_code_set_join(nw_code_set *set, const nw_code_set *other)
     for (size_t i = 0; i < NW_COUNT(set->used); i++) {
         set->used[i] |= other->used[i];
     }
+    set->wider = set->wider || other->wider;
 }
 
 static bool uses(const nw_code_set *set, int code)
@@ -105,7 +110,7 @@ static bool integer_format(nw_panel_type t, const nw_code_set *set, nw_format_id
     } else {
         *out = within(set, -16, 15) ? NW_FMT_Q5_0 : NW_FMT_Q8_0;
     }
-    return true;
+    return !set->wider;
 }
 
 bool nw_unpack_format(nw_panel_type type, uint32_t n_cols, const nw_code_set *set,
@@ -253,7 +258,7 @@ void nw_unpack_row(nw_panel_type type, const uint8_t *tensor, uint32_t n_cols, u
     const nw_panel_row p = nw_panel_row_of(type, tensor, n_cols, row);
 
     if (is_integer(type)) {
-        row_codes(&p, codes);
+        (void)row_codes(&p, codes); /* they fit: the format was chosen by them */
         if (type.two_level) {
             put_super(&p, format, codes, dst);
         } else {

@@ -7,8 +7,8 @@
  *   int4-g32-k Q4_K, int8-g32-k Q5_K (0..31), int8-g16-k Q6_K (-32..31)
  *   mxfp4 MXFP4, nvfp4 NVFP4 (the tensor scale apart), bf16 and bf16-12 BF16, f32 F32
  *
- * A code with a zero point counts as code - zero point, so that int4-..-zp fits Q5_0. All is exact but
- * for one case: the F32 scale of a whole row (int8) is rounded to binary16 in Q8_0.
+ * A code with a zero point counts as code - zero point, so that int4-..-zp fits Q5_0, and int8-..-zp Q8_0
+ * where all of them have eight bits. All is exact but for one case: the F32 scale of a whole row (int8) is rounded to binary16 in Q8_0.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef NW_FORMATS_UNPACK_BLOCKS_H
 #define NW_FORMATS_UNPACK_BLOCKS_H
@@ -16,10 +16,11 @@
 #include "formats/format.h"
 #include "formats/panel.h"
 
-/* Which codes (less their zero point) a tensor uses: a bit each, of the code's low byte. All zero is
- * none. Sets of parts are joined by `or`. */
+/* Which codes (less their zero point) a tensor uses: a bit each, of the code's low byte; whether one of them
+ * is beyond -128..127. All zero is none. Sets of parts are joined by `or`. */
 typedef struct {
     uint64_t used[4];
+    bool wider;
 } nw_code_set;
 
 /* codes [n_cols]: room for one row. */

@@ -110,14 +110,15 @@ NW_INLINE void nw_one_nibbles(const uint8_t *w, const uint8_t *const a[2], __m25
     }
     const uint8_t *at[2] = {a[0], f.np == 2 ? a[1] : a[0]};
     const size_t half = f.steps * (size_t)4;
-    for (unsigned j = f.steps; j > 0;
-         j -= 4, w += 256) { /* no more fit in the sums of nw_int_dot() */
+    const unsigned at_once =
+        f.steps < 4 ? f.steps : 4; /* no more fit in the sums of nw_int_dot() */
+    for (unsigned j = f.steps; j > 0; j -= at_once, w += 256) {
         __m256i low[4];
         __m256i high[4];
         NW_EACH(q, 2 * f.np) {
             low[q] = high[q] = _mm256_setzero_si256();
         }
-        NW_EACH(i, 4) {
+        NW_EACH(i, at_once) {
             const uint8_t *const low_at[2] = {at[0] + i * 4, at[1] + i * 4};
             const uint8_t *const high_at[2] = {at[0] + half + i * 4, at[1] + half + i * 4};
             nw_one_step(w + i * 64, low_at, high_at, low, nw_one_is_fp4(f) ? high : low, f);
@@ -386,6 +387,12 @@ NW_INLINE void nw_one_bytes_panel(const nw_one *o, const uint8_t *panel, int16_t
         y[0] = x[0];                                                    \
         y[1] = x[1];                                                    \
     }
+NW_ONE_PANEL(nw_one_int4_16_a8, NW_ONE_INT4, 1, 2, NW_END_GROUP)
+NW_ONE_PANEL(nw_one_int4_16_a16, NW_ONE_INT4, 2, 2, NW_END_FOLD)
+NW_ONE_PANEL(nw_one_zero_16_a8, NW_ONE_ZERO, 1, 2, NW_END_GROUP)
+NW_ONE_PANEL(nw_one_zero_16_a16, NW_ONE_ZERO, 2, 2, NW_END_FOLD)
+NW_ONE_PANEL(nw_one_min_16_a8, NW_ONE_MIN, 1, 2, NW_END_GROUP)
+NW_ONE_PANEL(nw_one_min_16_a16, NW_ONE_MIN, 2, 2, NW_END_FOLD)
 NW_ONE_PANEL(nw_one_int4_32_a8, NW_ONE_INT4, 1, 4, NW_END_GROUP)
 NW_ONE_PANEL(nw_one_int4_32_a16, NW_ONE_INT4, 2, 4, NW_END_FOLD)
 NW_ONE_PANEL(nw_one_int4_64_a8, NW_ONE_INT4, 1, 8, NW_END_GROUP)
@@ -415,6 +422,9 @@ typedef void nw_one_fn(const nw_one *o, const uint8_t *panel, __m256 *y);
 
 static nw_one_fn *nw_one_fn_of(nw_panel_type type, bool a16)
 {
+    static nw_one_fn *const int4_16[3][2] = {{nw_one_int4_16_a8, nw_one_int4_16_a16},
+                                             {nw_one_zero_16_a8, nw_one_zero_16_a16},
+                                             {nw_one_min_16_a8, nw_one_min_16_a16}};
     static nw_one_fn *const int4[3][3][2] = {{{nw_one_int4_32_a8, nw_one_int4_32_a16},
                                               {nw_one_int4_64_a8, nw_one_int4_64_a16},
                                               {nw_one_int4_128_a8, nw_one_int4_128_a16}},
@@ -430,7 +440,7 @@ static nw_one_fn *nw_one_fn_of(nw_panel_type type, bool a16)
     const unsigned minima = type.zero_point ? 1 : type.min ? 2 : 0;
 
     if (type.kind == NW_PANEL_INT4 && !type.two_level) {
-        return int4[minima][type.group / 64][a16];
+        return type.group == 16 ? int4_16[minima][a16] : int4[minima][type.group / 64][a16];
     }
     return others[type.kind == NW_PANEL_MXFP4 ? 1 : type.kind == NW_PANEL_NVFP4 ? 2 : 0][a16];
 }

@@ -22,11 +22,11 @@ static nw_avx512_linear *as_bf16(nw_panel_type type)
                                            : nw_avx512_linear_row_a16;
 }
 
-/* Nibbles with one level of scales. */
+/* Nibbles with one level of scales; INT4 in groups of 16 is multiplied as the -k layouts are. */
 static bool is_plain_nibble(nw_panel_type type)
 {
     return type.kind == NW_PANEL_NVFP4 || type.kind == NW_PANEL_MXFP4 ||
-           (type.kind == NW_PANEL_INT4 && !type.two_level);
+           (type.kind == NW_PANEL_INT4 && !type.two_level && type.group > 16);
 }
 
 static nw_avx512_linear *linear_of(nw_panel_type type, nw_act_kind act)

@@ -1,4 +1,4 @@
-/* linear for int8 with groups and int4 with two levels of scales, x INT8 or INT16 activations, and for
+/* linear for int8 with groups and int4 with two levels of scales or groups of 16, x INT8 or INT16 activations, and for
  * int8 rows x INT16 ones. In a group sums are exact int32: of 8-bit activations one, of 16-bit ones
  * two, of high and of low bytes. Then f = sum * scale + f, and f = minimum * (sum of the activations)
  * + f. The same for every tile shape. Other nibbles: avx512_nibble.h.

@@ -111,9 +111,9 @@ NW_INLINE nw_lanes_f nw_la_scaled(nw_lanes_f f, nw_lanes_i c, const nw_lanes_gro
 {
     nw_lanes_i exact = c;
 
-    if (k == NW_LA_NIBBLES) {
+    if (k == NW_LA_NIBBLES || k == NW_LA_BYTES) {
         exact = nw_lanes_sub_i(c, nw_lanes_mul_i(g->zero, nw_lanes_int(sum)));
-    } else if (k != NW_LA_BYTES) {
+    } else {
         exact = nw_lanes_sub_i(c, nw_lanes_int(NW_E2M1_UP * sum));
     }
     const nw_lanes_f all = nw_lanes_fma(nw_lanes_float(exact), g->scale, f);

@@ -64,7 +64,7 @@ NW_INLINE nw_lanes_f nw_lf_fp8(const uint8_t *p, size_t row, unsigned c, const b
     return e4m3 ? nw_lanes_small_e4m3(x) : nw_lanes_from_f16(nw_lanes_and_h(x, 0xFF00));
 }
 
-/* The codes of groups as floats, less their zero points: w is scale * this + min. */
+/* The codes of groups as floats, nibbles less their zero points: w is scale * this + min. */
 NW_INLINE nw_lanes_f nw_lf_code(const uint8_t *p, const nw_lf_kind k, size_t row, unsigned c,
                                 nw_lanes_i zero)
 {
@@ -234,6 +234,10 @@ NW_INLINE void nw_lf_scales(const nw_tile *t, const nw_groups *layout, const nw_
             out[i * 2 + 1] = nw_lanes_group_of(t, layout, panel, at, row, true);
         } else {
             out[i] = nw_lanes_group_of(t, layout, panel, at, row, false);
+        }
+        if (k == NW_LF_BYTES && t->type.zero_point) { /* an exact minimum */
+            const nw_lanes_f up = nw_lanes_mul(out[i].scale, nw_lanes_float(out[i].zero));
+            out[i].min = nw_lanes_sub(nw_lanes_set(0), up);
         }
     }
 }

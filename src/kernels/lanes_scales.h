@@ -89,8 +89,11 @@ NW_INLINE nw_lanes_group nw_lanes_group_of(const nw_tile *t, const nw_groups *g,
     out.scale = nw_lanes_f16(block + row * 2);
     if (t->type.min) {
         out.min = nw_lanes_f16(block + 32 + row * 2);
-    } else if (t->type.zero_point) {
+    } else if (t->type.zero_point) { /* of bytes with the sign bit turned, as their codes */
         out.zero = nw_lanes_u8(block + 32 + row);
+        if (g->codes == NW_CODES_BYTE) {
+            out.zero = nw_lanes_sub_i(out.zero, nw_lanes_int(128));
+        }
     } else {
         out.zero = nw_lanes_int(g->codes == NW_CODES_NIBBLE ? 8 : 0);
     }

@@ -34,6 +34,14 @@ NW_INLINE rows16 from_s8(const uint8_t *p)
                      _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(x, 8)))}};
 }
 
+/* Signed bytes with the sign bit turned. */
+NW_INLINE rows16 from_flipped(const uint8_t *p)
+{
+    const __m128i x = _mm_xor_si128(load128(p), _mm_set1_epi8((char)0x80));
+    return (rows16){{_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(x)),
+                     _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(x, 8)))}};
+}
+
 /* E4M3 bits, moved up by 7, are an fp16 of 2^-8 times the value, subnormals included; its sign is
  * moved to the top by hand. */
 NW_INLINE rows16 from_e4m3(const uint8_t *p)
@@ -99,7 +107,8 @@ static void integers(nw_panel_type type, const nw_groups *g, const uint8_t *p, u
         if (type.min) {
             store(out->min[i], from_fp16(p + 32));
         } else if (type.zero_point) {
-            store(out->min[i], negative_product(s, from_u8(p + 32)));
+            const rows16 zero = g->codes == NW_CODES_BYTE ? from_flipped(p + 32) : from_u8(p + 32);
+            store(out->min[i], negative_product(s, zero));
         }
     }
 }

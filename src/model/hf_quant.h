@@ -71,6 +71,7 @@ typedef struct nw_hfq_matrix {
     uint32_t n_groups;               /* of a row, ceil(n_cols / scale_cols) */
     bool groups_first;               /* scales [group][row] in place of [row][group] */
     bool zero_less_one;
+    bool zero_bytes; /* zero points are two's complement, [row][group] or one, in place of words */
     nw_format_id scale_format; /* U8 and E8M0: powers of two */
     const uint8_t *codes, *scales;
     const uint8_t *zeros; /* NULL: 2^(bits - 1) everywhere */

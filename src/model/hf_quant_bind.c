@@ -178,9 +178,16 @@ static nw_status bind_ct_zeros(const binder *b, nw_hfq_matrix *m)
     if (t == NULL) {
         return NW_OK;
     }
-    if (m->layout != NW_HFQ_WORDS ||
-        !is_2d(t, NW_FMT_I32, nw_bits_words(b->n_rows, m->bits), m->n_groups)) {
-        return wrong(b, t, "I32 [words along the rows, groups] beside packed integers");
+    /* packed ones alone, and not for one scale a tensor */
+    const uint32_t rows = ceil_div(b->n_rows, m->scale_rows);
+    m->zero_bytes = m->layout == NW_HFQ_BYTES || (rows == 1 && t->format == NW_FMT_I8);
+    const bool flat = t->format == NW_FMT_I8 && t->n_dims <= 1 && m->n_groups == 1 &&
+                      t->n_elems == rows && m->zero_bytes;
+    if (!flat && !is_2d(t, m->zero_bytes ? NW_FMT_I8 : NW_FMT_I32,
+                        m->zero_bytes ? rows : nw_bits_words(rows, m->bits), m->n_groups)) {
+        return wrong(b, t,
+                     m->zero_bytes ? "I8 [rows, groups]"
+                                   : "I32 [words along the rows, groups] beside packed integers");
     }
     m->zeros = t->data;
     m->n_bytes += t->n_bytes;

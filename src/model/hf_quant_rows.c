@@ -82,9 +82,12 @@ uint8_t nw_hfq_zero(const nw_hfq_matrix *m, uint32_t row, uint32_t group)
     if (m->zeros == NULL) {
         return (uint8_t)zero;
     }
-    if (m->layout == NW_HFQ_WORDS) {
-        const uint8_t *word = m->zeros + (row / per_word * m->n_groups + group) * WORD;
-        zero = nw_bits_get(word, row % per_word, m->bits);
+    const uint32_t at_row = row / m->scale_rows;
+    if (m->zero_bytes) {
+        zero += m->zeros[(size_t)at_row * m->n_groups + group];
+    } else if (m->layout == NW_HFQ_WORDS) {
+        const uint8_t *word = m->zeros + (at_row / per_word * m->n_groups + group) * WORD;
+        zero = nw_bits_get(word, at_row % per_word, m->bits);
     } else {
         const size_t at = m->layout == NW_HFQ_GEMM ? nw_awq_at(row) : row;
         zero = nw_bits_get(m->zeros + group * line, at, m->bits);

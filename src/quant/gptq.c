@@ -12,7 +12,7 @@
 #define BLOCK 64u /* columns whose updates of later ones are delayed into one product */
 
 /* Columns of the largest group that polishing changes as one. */
-#define MAX_GROUP 128u
+#define MAX_GROUP NW_GRID_FULL
 
 static const nw_grid_fit *fit_at(const nw_gptq_rows *rows, uint32_t column)
 {

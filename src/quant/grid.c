@@ -81,14 +81,16 @@ static void limit_codes(nw_grid *g, unsigned bits)
 
 bool nw_grid_of(nw_panel_type type, const nw_scales *scales, uint32_t n_cols, nw_grid *out)
 {
-    nw_grid g = {.group = type.group > 0 ? type.group : n_cols, .bf16_scale = scales->bf16};
+    nw_grid g = {.group = nw_panel_scale_cols(type, n_cols),
+                 .tensor = type.span == NW_SPAN_TENSOR,
+                 .bf16_scale = scales->bf16};
 
     if (type.two_level) {
         return false;
     }
     if (type.kind == NW_PANEL_INT8) {
-        g.kind = type.min ? NW_GRID_MIN : NW_GRID_CENTERED;
-        g.lo = type.min ? -128 : -127;
+        g.kind = type.min ? NW_GRID_MIN : type.zero_point ? NW_GRID_ZERO : NW_GRID_CENTERED;
+        g.lo = g.kind == NW_GRID_CENTERED ? -127 : -128;
         g.hi = 127;
         g.f32_scale = type.group == 0;
     } else if (type.kind == NW_PANEL_INT4) {
@@ -366,7 +368,7 @@ NW_CLONES static void propose(const nw_grid *g, const extent *e, int i, nw_grid_
     memset(fit->zero, 0, sizeof fit->zero);
     propose_scales(g, e, i, f, scale);
     for (uint32_t r = 0; g->kind == NW_GRID_ZERO && r < NW_LANES; r++) {
-        const float z = round_even(-e->lo[r] * f * inverse(scale[r])) + (float)(variant - 1);
+        const float z = round_even(g->lo - e->lo[r] * f * inverse(scale[r])) + (float)(variant - 1);
         fit->zero[r] = min2(max2(z, g->lo), g->hi);
     }
     for (uint32_t r = 0; g->kind == NW_GRID_MID && r < NW_LANES; r++) {
@@ -417,12 +419,40 @@ void nw_grid_search(const nw_grid *g, const float *tile, const nw_grid_metric *m
     *fit = best.fit;
 }
 
+/* ---- one scale a tensor ---- */
+
+int nw_grid_n_candidates(const nw_grid *g)
+{
+    return n_candidates(g);
+}
+
+void nw_grid_candidate(const nw_grid *g, float lo, float hi, int i, nw_grid_fit *fit)
+{
+    extent e;
+
+    for (uint32_t r = 0; r < NW_LANES; r++) {
+        e.lo[r] = lo;
+        e.hi[r] = hi;
+    }
+    propose(g, &e, i, fit);
+}
+
+void nw_grid_errors(const nw_grid *g, const float *tile, uint32_t n, const nw_grid_fit *fit,
+                    float errors[NW_LANES])
+{
+    const nw_grid_metric plain = {.h = NULL};
+    candidate c = {.fit = *fit};
+
+    measure(g, tile, &plain, n, &c);
+    memcpy(errors, c.err, sizeof c.err);
+}
+
 /* ---- packing ---- */
 
 typedef struct {
     uint8_t *codes;          /* [16][n_cols] */
     uint16_t *scales, *mins; /* [16][n_groups] */
-    uint8_t *zeros;          /* or the scale codes of FP4 */
+    uint8_t *zeros;          /* two's complement of int8; or the scale codes of FP4 */
     float *wide;             /* [16], F32 row scales */
 } pack_scratch;
 
@@ -450,21 +480,23 @@ static pack_scratch layout(uint32_t n_cols, void *scratch)
     return s;
 }
 
-static bool store_fits(const nw_grid *g, const nw_grid_fit *fits, uint32_t n_groups,
+/* Groups of `group` columns, of which the grid's may have several. */
+static bool store_fits(const nw_grid *g, const nw_grid_fit *fits, uint32_t group, uint32_t n_groups,
                        uint32_t n_rows, const pack_scratch *s, uint32_t *bad_row)
 {
     for (uint32_t r = 0; r < n_rows; r++) {
         for (uint32_t k = 0; k < n_groups; k++) {
+            const nw_grid_fit *fit = &fits[k * group / g->group];
             const size_t at = (size_t)r * n_groups + k;
-            if (!isfinite(fits[k].scale[r]) || !isfinite(fits[k].offset[r])) {
+            if (!isfinite(fit->scale[r]) || !isfinite(fit->offset[r])) {
                 *bad_row = r;
                 return false;
             }
-            s->wide[r] = fits[k].scale[r];
-            s->zeros[at] = g->kind == NW_GRID_FP4 ? fp4_scale_code(g, fits[k].scale[r])
-                                                  : (uint8_t)fits[k].zero[r];
-            s->scales[at] = nw_f16_from_f32(fits[k].scale[r]);
-            s->mins[at] = nw_f16_from_f32(g->kind == NW_GRID_MIN ? fits[k].offset[r] : 0);
+            s->wide[r] = fit->scale[r];
+            s->zeros[at] = g->kind == NW_GRID_FP4 ? fp4_scale_code(g, fit->scale[r])
+                                                  : (uint8_t)(int)fit->zero[r];
+            s->scales[at] = nw_f16_from_f32(fit->scale[r]);
+            s->mins[at] = nw_f16_from_f32(g->kind == NW_GRID_MIN ? fit->offset[r] : 0);
         }
     }
     return true;
@@ -479,7 +511,8 @@ static void pack_int8(nw_panel_type type, const pack_scratch *s, uint32_t n_grou
         nw_panel_pack_int8(codes, n_cols, s->wide, n_rows, n_cols, panel);
     } else {
         nw_panel_pack_int8_groups(type, codes, n_cols, s->scales, type.min ? s->mins : NULL,
-                                  n_groups, n_rows, n_cols, panel);
+                                  type.zero_point ? (const int8_t *)s->zeros : NULL, n_groups,
+                                  n_rows, n_cols, panel);
     }
 }
 
@@ -499,10 +532,11 @@ bool nw_grid_pack(nw_panel_type type, const nw_grid *g, const float *codes, cons
                   uint32_t n_rows, uint32_t n_cols, uint8_t *panel, void *scratch,
                   uint32_t *bad_row)
 {
-    const uint32_t n_groups = (n_cols + g->group - 1) / g->group;
+    const uint32_t group = type.group > 0 ? type.group : n_cols;
+    const uint32_t n_groups = n_cols / group + (n_cols % group != 0);
     const pack_scratch s = layout(n_cols, scratch);
 
-    if (!store_fits(g, fits, n_groups, n_rows, &s, bad_row)) {
+    if (!store_fits(g, fits, group, n_groups, n_rows, &s, bad_row)) {
         return false;
     }
     store_codes(g, codes, n_rows, n_cols, &s);

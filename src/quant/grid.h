@@ -21,7 +21,7 @@
 typedef enum {
     NW_GRID_CENTERED, /* int8: no offset */
     NW_GRID_MID,      /* int4: zero is code 8 */
-    NW_GRID_ZERO,     /* int4 with zero points */
+    NW_GRID_ZERO,     /* with zero points */
     NW_GRID_MIN,      /* with minima */
     NW_GRID_FP4       /* nvfp4, mxfp4: codes are the values of E2M1 */
 } nw_grid_kind;
@@ -33,7 +33,8 @@ typedef struct {
     bool bf16_scale; /* of either: only BF16 values */
     bool e4m3_scale; /* of FP4: E4M3 times tensor_scale; otherwise a power of two */
     float tensor_scale;
-    uint32_t group; /* columns that share a scale; a whole row where the layout has none */
+    uint32_t group; /* columns that share a scale: nw_panel_scale_cols */
+    bool tensor;    /* all rows share it too: the fit is nw_grid_tensor_fit */
 } nw_grid;
 
 /* False for layouts that are no such grid (wider floats, two-level scales). An nvfp4 grid has the
@@ -59,7 +60,7 @@ void nw_grid_store(const nw_grid *g, const float *scale, const float *offset, nw
 /* What an error of a group counts: sum over columns of h[k] d_k^2 (h NULL: all 1; none is negative), or
  * d^T M d with the group's block M = full [n][ld] of the inputs' second moments, where it is there
  * and n is at most NW_GRID_FULL. Refits go by h in any case. */
-#define NW_GRID_FULL 128u
+#define NW_GRID_FULL 256u
 typedef struct {
     const float *h, *full;
     size_t ld;
@@ -72,6 +73,18 @@ void nw_grid_search(const nw_grid *g, const float *tile, const nw_grid_metric *m
  * has no meaning (a group of one code) keep what they have. */
 void nw_grid_refit(const nw_grid *g, const float *tile, const float *h, uint32_t n,
                    nw_grid_fit *fit);
+
+/* ---- one scale a tensor ----
+ * The same search without refits, over fractions of what the whole tensor's extent asks for. */
+int nw_grid_n_candidates(const nw_grid *g);
+/* Candidate i, the same in all lanes; lo <= 0 <= hi. */
+void nw_grid_candidate(const nw_grid *g, float lo, float hi, int i, nw_grid_fit *fit);
+/* The squared errors of tile [n][16] under a fit, a lane. */
+void nw_grid_errors(const nw_grid *g, const float *tile, uint32_t n, const nw_grid_fit *fit,
+                    float errors[NW_LANES]);
+/* The best for tile [n][16] as a whole tensor; that of `scales`, where it has one. */
+void nw_grid_tensor_fit(const nw_grid *g, const nw_scales *scales, const float *tile, uint32_t n,
+                        nw_grid_fit *fit);
 
 /* Packs codes [n_cols][16] and the fits of all groups into one panel. False when a scale or minimum
  * is not finite as stored; *bad_row then names the row. scratch: nw_grid_scratch_bytes. */

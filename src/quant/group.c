@@ -74,7 +74,7 @@ bool nw_group_fits(const nw_group *g, const nw_model_config *c, nw_panel_type ty
         uint32_t rows = 0;
         uint32_t cols = 0;
         nw_role_shape(c, g->roles[i], &rows, &cols);
-        if (type.group > 0 && cols % type.group != 0) {
+        if (type.group > 0 && cols % nw_panel_scale_cols(type, cols) != 0) {
             return false;
         }
     }

@@ -73,6 +73,12 @@ bool nw_method_needs_factor(nw_method m)
     return methods[m].factor;
 }
 
+/* One scale for the whole tensor is found before its panels are: codes alone are left to the method. */
+static bool knows_scale(nw_method m, nw_panel_type type)
+{
+    return type.span != NW_SPAN_TENSOR || m == NW_METHOD_GPTQ;
+}
+
 static bool has_grid(nw_panel_type type)
 {
     nw_grid g;
@@ -82,15 +88,18 @@ static bool has_grid(nw_panel_type type)
 bool nw_method_knows(nw_method m, nw_panel_type type)
 {
     const bool fp4 = type.kind == NW_PANEL_NVFP4 || type.kind == NW_PANEL_MXFP4;
-    const bool wide = type.group == 0 || type.group > NW_GRID_FULL;
-    return m == NW_METHOD_RTN ||
-           (has_grid(type) && !(m == NW_METHOD_HQQ && fp4) && !(m == NW_METHOD_AWQ && wide));
+    const bool wide = type.group == 0 || nw_panel_scale_cols(type, UINT32_MAX) > NW_GRID_FULL;
+    return m == NW_METHOD_RTN || (has_grid(type) && !(m == NW_METHOD_HQQ && fp4) &&
+                                  !(m == NW_METHOD_AWQ && wide) && knows_scale(m, type));
 }
 
 nw_method nw_method_for(nw_method m, nw_panel_type type)
 {
     if (nw_method_knows(m, type)) {
         return m;
+    }
+    if (m == NW_METHOD_GPTQ_REFIT && nw_method_knows(NW_METHOD_GPTQ, type)) {
+        return NW_METHOD_GPTQ;
     }
     return m == NW_METHOD_AWQ && nw_method_knows(NW_METHOD_IMATRIX, type) ? NW_METHOD_IMATRIX
                                                                           : NW_METHOD_RTN;
@@ -113,11 +122,21 @@ static nw_method effective(nw_method m, nw_panel_type type, unsigned code_bits)
     return nw_method_for(m, type);
 }
 
+#define TENSOR_TEXT                                                                             \
+    "one fp16 scale (and zero point) of the tensor, of least squared error: 10 fractions (0.6 " \
+    "to 1.05) of its range"
+static const char tensor_text[] = TENSOR_TEXT;
+static const char tensor_gptq_text[] =
+    TENSOR_TEXT "; codes by GPTQ, columns by falling mean square";
+
 const char *nw_method_text(nw_method m, nw_panel_type type, nw_scale_rule rule)
 {
     const nw_method done = effective(m, type, 0);
     if (type.kind == NW_PANEL_BF16_12) {
         return ""; /* no rule: every bit is kept */
+    }
+    if (type.span == NW_SPAN_TENSOR) {
+        return done == NW_METHOD_GPTQ ? tensor_gptq_text : tensor_text;
     }
     return done == NW_METHOD_RTN ? nw_rtn_rule_text(type, rule) : methods[done].text;
 }
@@ -175,6 +194,10 @@ static void fit_groups(const nw_method_job *j, const nw_gptq_rows *t)
 {
     const bool weighted = methods[j->method].stats;
 
+    if (t->grid->tensor) {
+        nw_grid_tensor_fit(t->grid, &j->scales, t->w, t->n_cols, &t->fits[0]);
+        return;
+    }
     for (uint32_t k = 0; k < t->n_groups; k++) {
         const uint32_t c0 = k * t->grid->group;
         const uint32_t n = t->n_cols - c0 < t->grid->group ? t->n_cols - c0 : t->grid->group;

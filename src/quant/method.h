@@ -35,9 +35,10 @@ NW_MUST_USE bool nw_method_parse(const char *name, nw_method *out);
 bool nw_method_needs_stats(nw_method m);
 bool nw_method_needs_factor(nw_method m); /* of the Hessian */
 /* False where the method has no meaning for a layout: floats; awq for groups of more than NW_GRID_FULL
- * columns and for whole rows. */
+ * columns and for whole rows; all but rtn and gptq for one scale a tensor. */
 bool nw_method_knows(nw_method m, nw_panel_type type);
-/* The method itself, or what is done in its place: imatrix for awq, else rounding to nearest. */
+/* The method itself, or what is done in its place: imatrix for awq, gptq for gptq-refit, else rounding to
+ * nearest. */
 nw_method nw_method_for(nw_method m, nw_panel_type type);
 /* Whether any method writes this layout. */
 bool nw_method_writes(nw_panel_type type);

@@ -130,6 +130,8 @@ static nw_status job_open(const nw_quantize_driver *d, const nw_recipe_choice *c
         .panels = {
             .name = t->name, .type = choice->type, .n_rows = t->n_rows, .n_cols = t->n_cols}};
     job->method.scales.absmax = choice->absmax;
+    job->method.scales.scale = choice->scale;
+    job->method.scales.zero = choice->zero;
     b->scratch_bytes = scratch_bytes(choice, &job->method);
     if (choice->packed != NULL) {
         b->panel_bytes = choice->packed->bound;

@@ -339,8 +339,8 @@ static nw_status plan_lossless(nw_quantize_driver *d, nw_recipe_choice *ch, nw_e
 /* The layouts that depend on all values of a tensor. */
 static nw_status plan_tensors(nw_quantize_driver *d, nw_error *err)
 {
-    nw_status st = nw_tensor_scale_plan(d->ckpt, nw_recipe_scales(d->recipe).rule, d->choices, d->n,
-                                        d->pool, err);
+    const nw_scales scales = nw_recipe_scales(d->recipe);
+    nw_status st = nw_tensor_scale_plan(d->ckpt, &scales, d->choices, d->n, d->pool, err);
 
     for (size_t i = 0; st == NW_OK && i < d->n; i++) {
         nw_recipe_choice *ch = &d->choices[i];

@@ -90,6 +90,7 @@ typedef struct {
     bool widened; /* asked for as bf16-12, whose panels have no room for its escapes: bf16 */
     struct nw_packed_plan *packed; /* type.packed, once its values were read; of the driver */
     float absmax;                  /* nvfp4, scale tensor: once values were read (tensor_scale.h) */
+    float scale, zero;             /* layouts with one scale a tensor, likewise */
     const char *why; /* the pattern that decided, or "kept"; borrowed from the recipe */
 } nw_recipe_choice;
 

@@ -69,14 +69,18 @@ static void check_patterns(const nw_recipe_list *list, const char *kind, const n
 /* `short_groups`: a row may end in a shorter group, but in no shorter block of a GGUF type. */
 static bool group_fits(const nw_recipe_choice *ch, bool short_groups)
 {
-    return ch->is_vector || ch->type.group == 0 || ch->tensor->n_cols % ch->type.group == 0 ||
+    const uint32_t group =
+        ch->type.group > 0 ? nw_panel_scale_cols(ch->type, ch->tensor->n_cols) : 0;
+
+    return ch->is_vector || group == 0 || ch->tensor->n_cols % group == 0 ||
            (short_groups && ch->block == NW_FMT_F32);
 }
 
 static bool same_kind(const nw_recipe_choice *a, const nw_recipe_choice *b)
 {
     return a->tensor->role == b->tensor->role && a->tensor->n_cols == b->tensor->n_cols &&
-           a->type.kind == b->type.kind && a->type.group == b->type.group;
+           a->type.kind == b->type.kind && a->type.group == b->type.group &&
+           a->type.span == b->type.span;
 }
 
 /* How many matrices have the mistake of choices[i]; *first is the first of them. */
@@ -113,9 +117,12 @@ static void check_groups(const nw_recipe_choice *choices, size_t n, bool short_g
             (void)nw_buf_printf(mistakes, " and %zu like it", count - 1);
         }
         (void)nw_buf_printf(mistakes, ": %u columns are no multiple of group %u (fits:%s%s%s)\n",
-                            (unsigned)t->n_cols, (unsigned)choices[i].type.group,
-                            t->n_cols % 32 == 0 ? " 32" : " none", t->n_cols % 64 == 0 ? " 64" : "",
-                            t->n_cols % 128 == 0 ? " 128" : "");
+                            (unsigned)t->n_cols,
+                            (unsigned)nw_panel_scale_cols(choices[i].type, t->n_cols),
+                            t->n_cols % 16 != 0   ? " none"
+                            : t->n_cols % 32 != 0 ? " 16"
+                                                  : " 16 32",
+                            t->n_cols % 64 == 0 ? " 64" : "", t->n_cols % 128 == 0 ? " 128" : "");
     }
 }
 
@@ -147,7 +154,7 @@ static void choose(const nw_recipe *r, const nw_ckpt_tensor *t, pcre2_match_data
     const size_t target = first_match(&r->targets, t->name, md);
     if (target < r->targets.n) {
         out->targeted = true;
-        out->type = r->targets.items[target].type;
+        out->type = nw_panel_for_columns(r->targets.items[target].type, t->n_cols);
         out->asked = r->targets.items[target].method;
         out->block = out->asked_block = r->targets.items[target].block;
         choose_block(out);

@@ -7,16 +7,10 @@
 
 #include "base/buf.h"
 
-static bool same_type(nw_panel_type a, nw_panel_type b)
-{
-    return a.kind == b.kind && a.group == b.group && a.zero_point == b.zero_point &&
-           a.min == b.min && a.two_level == b.two_level;
-}
-
 static bool alike(const nw_recipe_plan *p, size_t a, size_t b)
 {
     return p->groups[a].part == p->groups[b].part && !p->kept[a] && !p->kept[b] &&
-           same_type(p->types[a], p->types[b]);
+           nw_panel_same(p->types[a], p->types[b]);
 }
 
 /* A target for group `first` and all that are alike behind it; nothing where one before it is. */

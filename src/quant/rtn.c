@@ -122,7 +122,7 @@ static void pack_bf16(const float *rows, uint32_t n_rows, uint32_t n_cols, uint8
 bool nw_rtn_writes(nw_panel_type type)
 {
     const bool plain = type.kind <= NW_PANEL_INT4 && !type.min && !type.two_level &&
-                       (type.kind != NW_PANEL_INT8 || type.group == 0);
+                       type.span == 0 && (type.kind != NW_PANEL_INT8 || type.group == 0);
     return plain || nw_rtn_float_writes(type);
 }
 

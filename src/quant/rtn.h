@@ -32,6 +32,9 @@ typedef struct {
         code_bits; /* INT4 and INT8 use codes of so many bits of the place that they have; 0: all */
     float absmax;  /* of the tensor and of those it shares a scale with (nvfp4, NW_SCALE_TENSOR);
                    * 0: of the rows at hand */
+    float scale,
+        zero; /* of the tensor, of layouts with one scale for all of it; 0: found for the rows
+                        * at hand */
 } nw_scales;
 
 /* A scale as an FP16 field holds it. As a BF16 value first, the result is both: FP16 has all of
@@ -47,8 +50,8 @@ static inline float nw_scale_store(float x, bool bf16)
 /* Sentence for the manifest: what the rule does to this layout. */
 const char *nw_rtn_rule_text(nw_panel_type type, nw_scale_rule rule);
 
-/* Whether the functions below take this layout: F32, BF16, INT8 by rows, INT4 without minima, FP8,
- * NVFP4, MXFP4. */
+/* Whether the functions below take this layout: F32, BF16, INT8 by rows, INT4 without minima whose groups have
+ * scales of their own, FP8, NVFP4, MXFP4. */
 bool nw_rtn_writes(nw_panel_type type);
 
 /* rows [n_rows][n_cols], n_rows <= 16, finite; panel: nw_panel_bytes of (type, n_cols), written

@@ -159,10 +159,12 @@ static void pack_int8(const nw_random_matrix *m, uint32_t p, nw_rng *rng, uint8_
     } else {
         uint16_t *s = fp16_of((size_t)n * groups, m->content, 0, rng);
         uint16_t *mins = fp16_of((size_t)n * groups, m->content, 0x8000, rng);
-        nw_panel_pack_int8_groups(m->type, codes, m->n_cols, s, m->type.min ? mins : NULL, groups,
-                                  n, m->n_cols, panel);
+        int8_t *zeros = (int8_t *)bytes_of((size_t)n * groups, 0, 255, rng);
+        nw_panel_pack_int8_groups(m->type, codes, m->n_cols, s, m->type.min ? mins : NULL,
+                                  m->type.zero_point ? zeros : NULL, groups, n, m->n_cols, panel);
         free(s);
         free(mins);
+        free(zeros);
     }
     free(codes);
 }

@@ -64,6 +64,26 @@ static struct row {
     {"int4-g64-zp a8", "int4-g64-zp", true, NW_NORMAL},
     {"int4-g128-zp a16", "int4-g128-zp", false, NW_NORMAL},
     {"int4-g128-zp a8", "int4-g128-zp", true, NW_NORMAL},
+    {"int4-g16 a16", "int4-g16", false, NW_NORMAL},
+    {"int4-g16 a8", "int4-g16", true, NW_NORMAL},
+    {"int4-g16-zp a16", "int4-g16-zp", false, NW_NORMAL},
+    {"int4-g16-zp a8", "int4-g16-zp", true, NW_NORMAL},
+    {"int4-g16-min a16", "int4-g16-min", false, NW_NORMAL},
+    {"int4-g16-min a8", "int4-g16-min", true, NW_NORMAL},
+    {"int4-row-g64-zp a16", "int4-row-g64-zp", false, NW_NORMAL},
+    {"int4-row-g64-zp a8", "int4-row-g64-zp", true, NW_NORMAL},
+    {"int4-tensor a8", "int4-tensor", true, NW_NORMAL},
+    {"int4-g256 a16", "int4-g256", false, NW_NORMAL},
+    {"int8-g16-zp a16", "int8-g16-zp", false, NW_NORMAL},
+    {"int8-g16-zp a8", "int8-g16-zp", true, NW_NORMAL},
+    {"int8-g32-zp a16", "int8-g32-zp", false, NW_NORMAL},
+    {"int8-g32-zp a8", "int8-g32-zp", true, NW_NORMAL},
+    {"int8-g64-zp a16", "int8-g64-zp", false, NW_NORMAL},
+    {"int8-g64-zp a8", "int8-g64-zp", true, NW_NORMAL},
+    {"int8-g128-zp a16", "int8-g128-zp", false, NW_NORMAL},
+    {"int8-g128-zp a8", "int8-g128-zp", true, NW_NORMAL},
+    {"int8-g256-zp a8", "int8-g256-zp", true, NW_NORMAL},
+    {"int8-row-zp a16", "int8-row-zp", false, NW_NORMAL},
     {"int4-g32-min a16", "int4-g32-min", false, NW_NORMAL},
     {"int4-g32-min a8", "int4-g32-min", true, NW_NORMAL},
     {"int4-g64-min a16", "int4-g64-min", false, NW_NORMAL},
@@ -93,6 +113,12 @@ static struct row {
     {"corners int4-g32-zp a8", "int4-g32-zp", true, NW_CORNERS},
     {"corners int4-g128-zp a16", "int4-g128-zp", false, NW_CORNERS},
     {"corners int4-g128-zp a8", "int4-g128-zp", true, NW_CORNERS},
+    {"corners int4-g16-zp a16", "int4-g16-zp", false, NW_CORNERS},
+    {"corners int4-g16 a8", "int4-g16", true, NW_CORNERS},
+    {"corners int8-g16-zp a16", "int8-g16-zp", false, NW_CORNERS},
+    {"corners int8-g128-zp a8", "int8-g128-zp", true, NW_CORNERS},
+    {"tiny int4-g16-zp a16", "int4-g16-zp", false, NW_TINY},
+    {"tiny int8-g32-zp a8", "int8-g32-zp", true, NW_TINY},
     {"corners int4-g64-min a16", "int4-g64-min", false, NW_CORNERS},
     {"corners int4-g64-min a8", "int4-g64-min", true, NW_CORNERS},
     {"corners int4-g32-k a16", "int4-g32-k", false, NW_CORNERS},
@@ -132,6 +158,11 @@ static struct row {
     {"full int8-g16 a16", "int8-g16", false, NW_FULL},
     {"full int8-g128 a8", "int8-g128", true, NW_FULL},
     {"full int8-g32-k a8", "int8-g32-k", true, NW_FULL},
+    {"full int8-g16-zp a16", "int8-g16-zp", false, NW_FULL},
+    {"full int8-g128-zp a8", "int8-g128-zp", true, NW_FULL},
+    {"full int4-g16 a16", "int4-g16", false, NW_FULL},
+    {"full int4-g16 a8", "int4-g16", true, NW_FULL},
+    {"full int4-g16-zp a8", "int4-g16-zp", true, NW_FULL},
     {"full int4-g32 a16", "int4-g32", false, NW_FULL},
     {"full int4-g32 a8", "int4-g32", true, NW_FULL},
     {"full int4-g64 a16", "int4-g64", false, NW_FULL},
@@ -269,7 +300,7 @@ static double act_at(const nw_act *a, uint32_t t, uint32_t k)
 static void offsets_of(const job *j, uint32_t row, float *offsets)
 {
     int8_t codes[MOST];
-    uint8_t zeros[MOST / 16];
+    int8_t zeros[MOST / 16];
     float scales[MOST / 16];
     float mins[MOST / 16];
 

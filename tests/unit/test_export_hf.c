@@ -2,12 +2,14 @@
  * where the format holds them, the loss named where not, and what cannot be written refused by name.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include "artifact/artifact.h"
 #include "artifact/export.h"
+#include "artifact/export_parts.h"
 #include "artifact/folder.h"
 #include "artifact/native_write.h"
 #include "base/file.h"
@@ -17,6 +19,13 @@
 #include "suite_dir.h"
 #include "table.h"
 #include "tiny_checkpoint.h"
+
+/* Of a matrix: more above 0 than below, so that the zero point of all of it is not the middle. */
+static float skew(nw_role role, size_t i, float value)
+{
+    (void)i;
+    return nw_role_is_norm(role) || value > 0 ? value : value / 4;
+}
 
 static int setup(void **state)
 {
@@ -28,6 +37,8 @@ static int setup(void **state)
     nw_tiny_write(&t, in_dir("tied"));
     t.config.tied = false;
     nw_tiny_write(&t, in_dir("untied"));
+    t.shape = skew;
+    nw_tiny_write(&t, in_dir("skewed"));
     return 0;
 }
 
@@ -106,6 +117,29 @@ static struct row {
      "pack-quantized"},
     {"w4a16_asym", "compressed-tensors", BF16_SCALES, LINEARS "int4-g32-zp}", "ct-int4-g32-zp",
      "format", "pack-quantized"},
+    {"w4a16_g16", "compressed-tensors", BF16_SCALES, LINEARS "int4-g16}", "ct-int4-g16", "format",
+     "pack-quantized"},
+    {"w4a16_g16_asym", "compressed-tensors", BF16_SCALES, LINEARS "int4-g16-zp}", "ct-int4-g16-zp",
+     "format", "pack-quantized"},
+    {"w4a16_channel", "compressed-tensors", BF16_SCALES, LINEARS "int4-row}", "ct-int4", "format",
+     "pack-quantized"},
+    {"w4a16_channel_asym", "compressed-tensors", BF16_SCALES, LINEARS "int4-row-zp}", "ct-int4-zp",
+     "format", "pack-quantized"},
+    {"w4a16_tensor", "compressed-tensors", BF16_SCALES, LINEARS "int4-tensor}", "ct-int4-tensor",
+     "format", "pack-quantized"},
+    {"w4a16_tensor_asym", "compressed-tensors", BF16_SCALES, LINEARS "int4-tensor-zp}",
+     "ct-int4-tensor-zp", "format", "pack-quantized"},
+    {"w8a16_asym", "compressed-tensors", BF16_SCALES, LINEARS "int8-g32-zp}", "ct-int8-g32-zp",
+     "format", "pack-quantized"},
+    {"w8a16_channel_asym", "compressed-tensors", BF16_SCALES, LINEARS "int8-row-zp}", "ct-int8-zp",
+     "format", "pack-quantized"},
+    {"w8a16_tensor_asym", "compressed-tensors", BF16_SCALES, LINEARS "int8-tensor-zp}",
+     "ct-int8-tensor-zp", "format", "pack-quantized"},
+    {"awq_rows", "awq", "scale: search", LINEARS "int4-row-zp}", "awq-int4-zp", "version", "gemm"},
+    {"gptq_rows", "gptq", "scale: search", LINEARS "int4-row}", "gptq-int4", "checkpoint_format",
+     "gptq"},
+    {"awq_g16", "awq", "scale: search", LINEARS "int4-g16-zp}", "awq-int4-g16-zp", "version",
+     "gemm"},
     {"w8a16_groups", "compressed-tensors", BF16_SCALES, LINEARS "int8-g32}", "ct-int8-g32",
      "format", "pack-quantized"},
     {"w8a16", "compressed-tensors", BF16_SCALES, LINEARS "int8}", "ct-int8", "format",
@@ -158,7 +192,7 @@ static void comes_back_as_it_was(void **state)
     nw_export_report report = {0};
     nw_error err = {0};
 
-    quantize("untied", r->head, r->targets);
+    quantize(strstr(r->name, "asym") != NULL ? "skewed" : "untied", r->head, r->targets);
     must(export_as(r->format, "native", 0, true, &report, &err), &err);
     assert_int_equal(report.loss.n_exact, report.loss.n_tensors);
     check_folder(r);
@@ -166,6 +200,70 @@ static void comes_back_as_it_was(void **state)
         assert_same_panels("native", "out");
     }
     nw_export_report_release(&report);
+}
+
+/* Groups of 256 by every format that has them: one scale in the file, two groups in the panels. */
+static void groups_of_256_come_back(void **state)
+{
+    static const char *const formats[][3] = {
+        {"compressed-tensors", "int4-g256-zp", "ct-int4-g256-zp"},
+        {"compressed-tensors", "int8-g256", "ct-int8-g256"},
+        {"awq", "int4-g256-zp", "awq-int4-g256-zp"},
+        {"gptq", "int8-g256", "gptq-int8-g256"},
+    };
+    nw_tiny t = nw_tiny_llama();
+
+    (void)state;
+    t.dtype = NW_FMT_BF16;
+    t.config.d_ff = 512;
+    t.config.d_model = 512;
+    t.config.n_heads = 8;
+    t.config.n_kv_heads = 2;
+    t.config.d_head = 64;
+    nw_tiny_write(&t, in_dir("broad"));
+    for (size_t i = 0; i < NW_COUNT(formats); i++) {
+        nw_export_report r = {0};
+        nw_error err = {0};
+        nw_checkpoint *c = NULL;
+        char targets[128];
+        char name[32];
+        (void)snprintf(targets, sizeof targets, LINEARS "%s}", formats[i][1]);
+        quantize("broad", BF16_SCALES, targets);
+        must(export_as(formats[i][0], "native", 0, true, &r, &err), &err);
+        /* AWQ's and GPTQ's embedding is F16, which has not all small BF16 numbers */
+        assert_true(r.loss.n_exact + (i < 2 ? 0 : 1) >= r.loss.n_tensors);
+        nw_export_report_release(&r);
+        must(nw_checkpoint_open(in_dir("out"), &c, &err), &err);
+        const nw_ckpt_tensor *down = nw_checkpoint_find(c, NW_ROLE_DOWN, 1);
+        assert_string_equal(nw_ckpt_format_name(down, name), formats[i][2]);
+        nw_checkpoint_close(c);
+        assert_same_panels("native", "out");
+    }
+}
+
+/* A panel whose groups differ where its name says that they have one scale: nothing is written. */
+static void groups_that_differ_are_refused(void **state)
+{
+    nw_export_source *source = NULL;
+    nw_error err = {0};
+
+    (void)state;
+    quantize("tied", BF16_SCALES, LINEARS "int4-row}");
+    must(nw_export_source_open(in_dir("native"), &source, &err), &err);
+    nw_export_tensor t = *nw_export_find(source, NW_ROLE_DOWN, 0);
+    assert_true(t.n_cols > t.type.group);
+    uint8_t *panel = malloc((size_t)t.n_rows * t.n_cols);
+    size_t n_bytes = 0;
+    assert_true(panel != NULL && nw_panel_bytes(t.type, t.n_cols, &n_bytes));
+    memcpy(panel, t.data, n_bytes);
+    panel[32U + t.type.group * 8U] ^= 1; /* the scale of row 0 in its second group */
+    t.data = panel;
+    t.n_rows = 16;
+    bool fit = false;
+    assert_int_equal(nw_export_scales_fit(&t, NW_FMT_BF16, &fit, &err), NW_E_FORMAT);
+    assert_non_null(strstr(err.message, "groups in row 0 whose scales differ"));
+    free(panel);
+    nw_export_source_close(source);
 }
 
 /* The second writing, from the first's own codes, in shards: the same panels again. */
@@ -215,6 +313,9 @@ static struct refusal {
     {"gptq_two_widths", "gptq", "scale: search",
      "  - {match: '.*self_attn.*', weights: int8-g32}\n" LINEARS "int4-g32}",
      "one width and group"},
+    {"gptq_bytes_with_zero_points", "gptq", "scale: search", LINEARS "int8-g32-zp}",
+     "GPTQ v1 has no zero points"},
+    {"awq_bytes", "awq", "scale: search", LINEARS "int8-row-zp}", "AWQ has INT4"},
     {"awq_floats", "awq", "scale: search", LINEARS "nvfp4}", "AWQ has INT4"},
     {"compressed_tensors_of_wide", "compressed-tensors", "scale: search", LINEARS "bf16}",
      "no matrix has codes"},
@@ -375,6 +476,8 @@ int main(void)
         cmocka_unit_test(a_native_export_never_lets_go_of_its_folder),
         cmocka_unit_test(scales_that_f16_has_not_are_refused),
         cmocka_unit_test(shards_are_read_back),
+        cmocka_unit_test(groups_of_256_come_back),
+        cmocka_unit_test(groups_that_differ_are_refused),
         cmocka_unit_test(rounded_scales_are_reported),
     };
     int failed = setup(NULL);

@@ -114,6 +114,10 @@ static void gptq(file *f, unsigned less, bool reorder)
 #define CT_INT4                                                                                    \
     "{\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"config_groups\":{\"g\":{" \
     "\"weights\":{\"num_bits\":4,\"type\":\"int\",\"strategy\":\"group\",\"group_size\":16}}}}}"
+#define CT_INT(bits, strategy)                                                                     \
+    "{\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"config_groups\":{\"g\":{" \
+    "\"weights\":{\"num_bits\":" bits ",\"type\":\"int\",\"strategy\":\"" strategy                 \
+    "\",\"symmetric\":false}}}}}"
 #define AWQ                                                                            \
     "{\"quantization_config\":{\"quant_method\":\"awq\",\"bits\":4,\"group_size\":16," \
     "\"version\":\"GEMM\"}}"
@@ -178,6 +182,63 @@ static void d8_zero_points_of_both_versions_of_gptq(void **state)
     f = start();
     gptq(&f, 1, true);
     assert_int_equal(n_wrong(&f, GPTQ("gptq"), true, "gptq-int4-g16-zp-order"), 0);
+}
+
+/* int-quantized with zero points, plain bytes of a row each, and pack-quantized with one scale a tensor, whose
+ * zero point is a byte too. */
+static void zero_points_in_bytes_are_read(void **state)
+{
+    int8_t codes[ROWS * COLS];
+    int8_t zeros[ROWS];
+    uint8_t packed[ROWS * COLS / 2] = {0};
+    uint16_t scales[ROWS];
+    const uint16_t one = 0x3F00; /* 0.5 */
+    const int8_t zero = -3;
+    uint8_t row_codes[COLS];
+    float row[COLS];
+    char name[32];
+
+    (void)state;
+    for (unsigned r = 0; r < ROWS; r++) {
+        scales[r] = (uint16_t)((127 - r % 3) << 7);
+        zeros[r] = (int8_t)(37 * (int)r - 120);
+        for (unsigned c = 0; c < COLS; c++) {
+            codes[r * COLS + c] = (int8_t)(int)(91 * r + 13 * c);
+            nw_bits_put(packed + r * COLS / 2, c, 4, code_of(r, c));
+        }
+    }
+    for (int tensor = 0; tensor < 2; tensor++) {
+        file f = start();
+        nw_hfq_matrix m = {0};
+        nw_error err = {0};
+        nw_buf whole;
+        const nw_hfq_config c = config(tensor ? CT_INT("4", "tensor") : CT_INT("8", "channel"));
+        if (tensor) {
+            add(&f, "weight_packed", "I32", "[8,4]", packed, sizeof packed);
+            add(&f, "weight_scale", "BF16", "[1]", &one, sizeof one);
+            add(&f, "weight_zero_point", "I8", "[1]", &zero, sizeof zero);
+        } else {
+            add(&f, "weight", "I8", "[8,32]", codes, sizeof codes);
+            add(&f, "weight_scale", "BF16", "[8,1]", scales, sizeof scales);
+            add(&f, "weight_zero_point", "I8", "[8,1]", zeros, sizeof zeros);
+        }
+        nw_safetensors *s = finish(&f, &whole);
+        if (nw_hfq_bind(s, &c, "m", 1, ROWS, COLS, &m, &err) != NW_OK) {
+            fail_msg("%s", err.message);
+        }
+        assert_string_equal(nw_hfq_name(&m, name), tensor ? "ct-int4-tensor-zp" : "ct-int8-zp");
+        for (unsigned r = 0; r < ROWS; r++) {
+            nw_hfq_row(&m, r, row_codes, row);
+            for (unsigned k = 0; k < COLS; k++) {
+                const float want = tensor
+                                       ? 0.5F * (float)((int)code_of(r, k) - 8 - zero)
+                                       : scale_of(r, 0) * (float)(codes[r * COLS + k] - zeros[r]);
+                assert_true(row[k] == want);
+            }
+        }
+        nw_st_close(s);
+        nw_buf_release(&whole);
+    }
 }
 
 /* What the checks above would miss if they could not fail. */
@@ -355,6 +416,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(integers_are_read),
         cmocka_unit_test(d8_zero_points_of_both_versions_of_gptq),
+        cmocka_unit_test(zero_points_in_bytes_are_read),
         cmocka_unit_test(twins_are_wrong),
         cmocka_unit_test(floats_are_read),
         cmocka_unit_test(a_group_out_of_range_is_refused),

@@ -28,10 +28,20 @@ static struct shape_row {
     {"int8_g32_4x31", "int8-g32", 4, 31},
     {"int8_g64_16x100", "int8-g64", 16, 100},
     {"int8_g128_2x300", "int8-g128", 2, 300},
+    {"int8_g16_zp_16x33", "int8-g16-zp", 16, 33},
+    {"int8_g32_zp_3x64", "int8-g32-zp", 3, 64},
+    {"int8_g64_zp_16x65", "int8-g64-zp", 16, 65},
+    {"int8_g128_zp_7x300", "int8-g128-zp", 7, 300},
     {"int8_g16_min_15x47", "int8-g16-min", 15, 47},
     {"int8_g32_min_16x65", "int8-g32-min", 16, 65},
     {"int8_g64_min_1x1", "int8-g64-min", 1, 1},
     {"int8_g128_min_9x257", "int8-g128-min", 9, 257},
+    {"int4_g16_16x33", "int4-g16", 16, 33},
+    {"int4_g16_zp_5x50", "int4-g16-zp", 5, 50},
+    {"int4_g16_min_16x17", "int4-g16-min", 16, 17},
+    {"int4_g256_16x300", "int4-g256", 16, 300},
+    {"int4_row_g32_zp_9x96", "int4-row-g32-zp", 9, 96},
+    {"int8_tensor_zp_16x130", "int8-tensor-zp", 16, 130},
     {"int4_g32_16x33", "int4-g32", 16, 33},
     {"int4_g64_7x100", "int4-g64", 7, 100},
     {"int4_g128_16x300", "int4-g128", 16, 300},
@@ -65,7 +75,7 @@ typedef struct {
     float scales[16];
     uint16_t halves[16][GROUPS], mins[16][GROUPS];
     uint8_t zeros[16][GROUPS], ue4m3[16][GROUPS], e8m0[16][GROUPS];
-    int8_t k_scales[16][GROUPS];
+    int8_t k_scales[16][GROUPS], zeros8[16][GROUPS];
     uint8_t k_mins[16][GROUPS];
     uint8_t exponents[16];
     _Alignas(64) uint8_t panel[16 * COLS * 4 + 65536 * 8];
@@ -88,6 +98,7 @@ static void fill(content *c, uint64_t seed)
             c->halves[r][g] = (uint16_t)nw_rng_below(&rng, 0x7C00); /* any finite, subnormals too */
             c->mins[r][g] = (uint16_t)(nw_rng_below(&rng, 0x7C00) | 0x8000U);
             c->zeros[r][g] = (uint8_t)nw_rng_below(&rng, 16);
+            c->zeros8[r][g] = (int8_t)((int)nw_rng_below(&rng, 256) - 128);
             c->ue4m3[r][g] = (uint8_t)nw_rng_below(&rng, 0x7F);
             c->e8m0[r][g] = (uint8_t)nw_rng_below(&rng, 253); /* 6 * 2^125 is finite */
             c->k_scales[r][g] = (int8_t)((int)nw_rng_below(&rng, 256) - 128);
@@ -104,8 +115,9 @@ static void pack_groups(content *c, nw_panel_type t, uint32_t n_rows, uint32_t n
     const uint16_t *mins = t.min ? c->mins[0] : NULL;
 
     if (t.kind == NW_PANEL_INT8) {
-        nw_panel_pack_int8_groups(t, (int8_t *)c->u[0], COLS, c->halves[0], mins, GROUPS, n_rows,
-                                  n_cols, c->panel);
+        nw_panel_pack_int8_groups(t, (int8_t *)c->u[0], COLS, c->halves[0], mins,
+                                  t.zero_point ? c->zeros8[0] : NULL, GROUPS, n_rows, n_cols,
+                                  c->panel);
     } else if (t.min) {
         nw_panel_pack_int4_min(t, c->u[0], COLS, c->halves[0], mins, GROUPS, n_rows, n_cols,
                                c->panel);
@@ -185,7 +197,7 @@ static float min_of(const content *c, nw_panel_type t, size_t r, size_t g)
 static int zero_of(const content *c, nw_panel_type t, size_t r, size_t g)
 {
     if (t.kind == NW_PANEL_INT8 || t.min) {
-        return 0;
+        return t.zero_point ? c->zeros8[r][g] : 0;
     }
     return t.zero_point ? c->zeros[r][g] : 8;
 }
@@ -334,7 +346,7 @@ static void codes_come_back(void **state)
     int8_t codes[COLS];
     float scales[GROUPS];
     float mins[GROUPS];
-    uint8_t zeros[GROUPS];
+    int8_t zeros[GROUPS];
 
     assert_non_null(c);
     assert_true(nw_panel_parse(s->type, &type));
@@ -410,6 +422,10 @@ static struct byte_row {
     {"int8_code_minus_1", "int8", 2, 5, 64 + 64 + 2 * 4 + 1, 0xFF, 0x7F},
     {"int8_group_code_minus_1", "int8-g32", 2, 37, 544 + 32 + 64 + 2 * 4 + 1, 0xFF, 0x7F},
     {"int8_min_codes_follow_minima", "int8-g32-min", 1, 4, 64 + 64 + 4, 0xFF, 0x7F},
+    {"int8_zp_zero_is_turned", "int8-g32-zp", 3, 0, 32 + 3, 0xFF, 0x80},
+    {"int8_zp_codes_follow_zeros", "int8-g32-zp", 1, 4, 48 + 64 + 4, 0xFF, 0x7F},
+    {"int4_g16_high_nibble", "int4-g16", 2, 13, 32 + 64 + 2 * 4 + 1, 0xF0, 0xF0},
+    {"int4_g16_zp_second_group", "int4-g16-zp", 0, 16, 176 + 48, 0x0F, 0x0F},
     {"fp8_lane_split", "fp8-e4m3", 6, 7, 64 + 64 + 16 + 8 + 2 * 2 + 1, 0xFF, 0xFF},
     {"fp8_lane_split_t2", "fp8-e5m2", 15, 2, 64 + 48 + 8 + 6, 0xFF, 0xFF},
     {"nvfp4_block_a_low", "nvfp4", 3, 6, 64 + 32 + 64 + 3 * 4 + 2, 0x0F, 0x0F},

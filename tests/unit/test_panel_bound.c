@@ -15,13 +15,17 @@ static struct layout_row {
     const char *name;
     unsigned code_bits;
 } layouts[] = {
-    {"bf16", 0},         {"int8", 0},         {"int8-g16", 0},     {"int8-g32", 0},
-    {"int8-g128", 0},    {"int8-g32-min", 0}, {"int4-g32", 0},     {"int4-g64", 0},
-    {"int4-g128", 0},    {"int4-g32-zp", 0},  {"int4-g128-zp", 0}, {"int4-g32-min", 0},
-    {"int4-g64-min", 0}, {"fp8-e4m3", 0},     {"fp8-e5m2", 0},     {"nvfp4", 0},
-    {"mxfp4", 0},        {"int8", 5},         {"int8-g32", 6},     {"int8-g32-min", 5},
-    {"int4-g32", 3},     {"int4-g32-zp", 3},  {"int4-g32-min", 3}, {"int4-g32", 2},
-    {"int4-g32-min", 2},
+    {"bf16", 0},           {"int8", 0},           {"int8-g16", 0},     {"int8-g32", 0},
+    {"int8-g128", 0},      {"int8-g32-min", 0},   {"int4-g32", 0},     {"int4-g64", 0},
+    {"int4-g128", 0},      {"int4-g32-zp", 0},    {"int4-g128-zp", 0}, {"int4-g32-min", 0},
+    {"int4-g64-min", 0},   {"fp8-e4m3", 0},       {"fp8-e5m2", 0},     {"nvfp4", 0},
+    {"mxfp4", 0},          {"int8", 5},           {"int8-g32", 6},     {"int8-g32-min", 5},
+    {"int4-g32", 3},       {"int4-g32-zp", 3},    {"int4-g32-min", 3}, {"int4-g32", 2},
+    {"int4-g32-min", 2},   {"int4-g16", 0},       {"int4-g16-zp", 0},  {"int4-g16-min", 0},
+    {"int4-g256", 0},      {"int4-g256-zp", 0},   {"int4-row", 0},     {"int4-row-zp", 0},
+    {"int4-tensor", 0},    {"int4-tensor-zp", 0}, {"int8-g16-zp", 0},  {"int8-g32-zp", 0},
+    {"int8-g128-zp", 0},   {"int8-g256", 0},      {"int8-g256-zp", 0}, {"int8-row-zp", 0},
+    {"int8-tensor-zp", 0}, {"int8-g32-zp", 5},
 };
 
 enum { NORMAL, POSITIVE, ONE_LARGE, TINY, LARGE, CONSTANT, N_KINDS };
@@ -79,13 +83,14 @@ static void every_group_is_within_its_bound(void **state)
     const struct layout_row *r = *state;
     static float w[16 * COLS];
     static uint8_t panel[16 * COLS * 4];
-    float out[COLS];
+    static float out[16 * COLS];
     nw_method_job j = {.scales = {.code_bits = (uint8_t)r->code_bits}, .n_cols = COLS};
     nw_error_bound b = {0};
     nw_rng rng = nw_rng_seed(9);
 
     assert_true(nw_panel_parse(r->name, &j.type) && nw_panel_bound(j.type, r->code_bits, &b));
-    const size_t group = j.type.group > 0 ? j.type.group : COLS;
+    const size_t group = nw_panel_scale_cols(j.type, COLS);
+    const size_t rows = j.type.span == NW_SPAN_TENSOR ? 16 : 1;
     for (int i = 0; i < 2 * N_KINDS; i++) {
         nw_output_error ignored;
         uint32_t bad_row = 0;
@@ -100,9 +105,12 @@ static void every_group_is_within_its_bound(void **state)
         assert_true(nw_method_pack_panel(&j, w, 16, panel, scratch, &ignored, &bad_row));
         free(scratch);
         for (uint32_t row = 0; row < 16; row++) {
-            nw_panel_unpack_row(j.type, panel, COLS, row, out);
+            nw_panel_unpack_row(j.type, panel, COLS, row, out + row * COLS);
+        }
+        for (size_t at = 0; at < NW_COUNT(w); at += rows * COLS) {
             for (size_t c = 0; c < COLS; c += group) {
-                check_group(r, &b, w + row * COLS + c, out + c, group, peak);
+                const size_t n = COLS - c < group ? COLS - c : group;
+                check_group(r, &b, w + at + c, out + at + c, rows * n, peak);
             }
         }
     }

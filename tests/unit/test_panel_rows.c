@@ -69,9 +69,10 @@ static void unpack_trial(const nw_rows_fns *fns, const char *name, nw_rng *rng)
 static void unpacks(void **state)
 {
     static const char *const names[] = {
-        "bf16",         "int8",         "int8-g32",    "int8-g32-min", "int8-g128",
-        "int4-g32",     "int4-g64",     "int4-g128",   "int4-g32-zp",  "int4-g64-zp",
-        "int4-g128-zp", "int4-g32-min", "int4-g64-min"};
+        "bf16",         "int8",         "int8-g32",     "int8-g32-min", "int8-g128",
+        "int4-g32",     "int4-g64",     "int4-g128",    "int4-g32-zp",  "int4-g64-zp",
+        "int4-g128-zp", "int4-g32-min", "int4-g64-min", "int4-g16",     "int4-g16-zp",
+        "int4-g16-min", "int8-g16-zp",  "int8-g128-zp", "int4-row"};
     const nw_rows_fns *fns = fns_of(*state);
     nw_rng rng = nw_rng_seed(7);
 

@@ -246,7 +246,7 @@ static void nearest_under(nw_scales scales, double sigma)
     float rows[16 * COLS];
     int8_t codes[COLS];
     float stored[COLS];
-    uint8_t zeros[COLS];
+    int8_t zeros[COLS];
     bool ok = false;
     uint32_t bad = 0;
     nw_rng rng = nw_rng_seed(7);

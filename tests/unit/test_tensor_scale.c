@@ -84,7 +84,7 @@ static void bf16_scales_reach_the_artifact(void **state)
         nw_error err = {0};
         int8_t codes[96];
         float scales[3];
-        uint8_t zeros[3];
+        int8_t zeros[3];
         const int n = snprintf(yaml, sizeof yaml,
                                "scale_dtype: bf16\nmethod: %s\n"
                                "targets: [{match: '.*_proj', weights: %s}]\n",

@@ -67,12 +67,12 @@ static void fill_blocks(const struct blocks_row *r, const nw_format *f)
 /* The type that the codes of all rows ask for. */
 static nw_format_id asked(nw_panel_type type, const uint8_t *panel)
 {
-    nw_code_set set = {{0}};
+    nw_code_set set = {.wider = false};
     nw_format_id format = NW_FMT_COUNT;
     int8_t codes[COLS];
 
     for (uint32_t r = 0; r < ROWS && nw_unpack_needs_codes(type); r++) {
-        nw_code_set row = {{0}};
+        nw_code_set row = {.wider = false};
         nw_code_set_add_row(&row, type, panel, COLS, r, codes);
         nw_code_set_join(&set, &row);
     }
@@ -118,13 +118,16 @@ static struct own_row {
     int lo, hi; /* codes used, as stored */
     const char *block;
 } own_rows[] = {
-    {"int4-g32", 0, 15, "Q4_0"},      {"int4-g64", 0, 15, "Q4_0"},
-    {"int4-g128", 0, 15, "Q4_0"},     {"int4-g32-min", 0, 15, "Q4_1"},
-    {"int4-g128-min", 0, 15, "Q4_1"}, {"int4-g32-zp", 0, 15, "Q5_0"},
-    {"int4-g128-zp", 0, 15, "Q5_0"},  {"int8-g32", -128, 127, "Q8_0"},
-    {"int8-g64", -16, 15, "Q5_0"},    {"int8-g32", -8, 7, "Q4_0"},
-    {"int8-g32-min", 0, 31, "Q5_1"},  {"int8-g32-min", 0, 15, "Q4_1"},
-    {"int8-g32-min", 0, 32, NULL},    {"int8-g32-min", -1, 3, NULL},
+    {"int4-g32", 0, 15, "Q4_0"},        {"int4-g64", 0, 15, "Q4_0"},
+    {"int4-g128", 0, 15, "Q4_0"},       {"int4-g32-min", 0, 15, "Q4_1"},
+    {"int4-g128-min", 0, 15, "Q4_1"},   {"int4-g32-zp", 0, 15, "Q5_0"},
+    {"int4-g128-zp", 0, 15, "Q5_0"},    {"int8-g32", -128, 127, "Q8_0"},
+    {"int8-g64", -16, 15, "Q5_0"},      {"int8-g32", -8, 7, "Q4_0"},
+    {"int8-g32-min", 0, 31, "Q5_1"},    {"int8-g32-min", 0, 15, "Q4_1"},
+    {"int8-g32-zp", -100, 100, "Q8_0"}, {"int8-g64-zp", -128, 127, NULL},
+    {"int8-g32-zp", 0, 15, "Q5_0"},     {"int4-g16", 0, 15, NULL},
+    {"int4-g256-zp", 0, 15, "Q5_0"},    {"int4-row-g32", 0, 15, "Q4_0"},
+    {"int8-g32-min", 0, 32, NULL},      {"int8-g32-min", -1, 3, NULL},
 };
 
 typedef struct {
@@ -159,7 +162,9 @@ static void pack_plain(nw_panel_type t, uint8_t *panel)
 
     if (t.kind == NW_PANEL_INT8) {
         nw_panel_pack_int8_groups(t, (const int8_t *)source.codes[0], COLS, source.scales[0],
-                                  t.min ? source.mins[0] : NULL, lds, ROWS, COLS, panel);
+                                  t.min ? source.mins[0] : NULL,
+                                  t.zero_point ? (const int8_t *)source.zeros[0] : NULL, lds, ROWS,
+                                  COLS, panel);
     } else if (t.min) {
         nw_panel_pack_int4_min(t, source.codes[0], COLS, source.scales[0], source.mins[0], lds,
                                ROWS, COLS, panel);
@@ -173,7 +178,7 @@ static void values_are_kept(void **state)
 {
     const struct own_row *row = *state;
     nw_panel_type type = {.kind = NW_PANEL_F32};
-    nw_code_set set = {{0}};
+    nw_code_set set = {.wider = false};
     nw_format_id found = NW_FMT_COUNT;
     size_t panel_bytes = 0;
     int8_t codes[COLS];
@@ -203,7 +208,7 @@ static void values_are_kept(void **state)
 
 static void what_no_block_holds_is_told(void **state)
 {
-    const nw_code_set none = {{0}};
+    const nw_code_set none = {.wider = false};
     nw_panel_type t = {.kind = NW_PANEL_INT4, .group = 32};
     nw_format_id f = NW_FMT_COUNT;
 
