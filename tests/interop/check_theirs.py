@@ -29,9 +29,13 @@ def group(bits, size, symmetric=True):
                                                                          group_size=size, symmetric=symmetric))
 
 
-def channel(bits, symmetric=True):
-    return QuantizationScheme(targets=["Linear"], weights=QuantizationArgs(num_bits=bits, type="int", strategy="channel",
-                                                                         symmetric=symmetric))
+def channel(bits, symmetric=True, strategy="channel", activations=None):
+    return QuantizationScheme(targets=["Linear"], input_activations=activations,
+                              weights=QuantizationArgs(num_bits=bits, type="int", strategy=strategy, symmetric=symmetric))
+
+
+def token():
+    return QuantizationArgs(num_bits=8, type="int", strategy="token", dynamic=True)
 
 
 SCHEMES = {
@@ -41,7 +45,11 @@ SCHEMES = {
     "int4, groups of 128, asymmetric": ("ct-int4-g128-zp", lambda: group(4, 128, False)),
     "int4, groups of 16": ("ct-int4-g16", lambda: group(4, 16)),
     "int4, a scale a row, asymmetric": ("ct-int4-zp", lambda: channel(4, False)),
+    "int4, one scale, asymmetric": ("ct-int4-tensor-zp", lambda: channel(4, False, "tensor")),
+    "int4, groups of 256, asymmetric": ("ct-int4-g256-zp", lambda: group(4, 256, False)),
     "int8, groups of 32, asymmetric": ("ct-int8-g32-zp", lambda: group(8, 32, False)),
+    "int8, a scale a row, asymmetric": ("ct-int8-zp", lambda: channel(8, False)),
+    "int8 as bytes, a scale a row, asymmetric": ("ct-int8-zp", lambda: channel(8, False, activations=token())),
     "int2, groups of 32": ("ct-int2-g32", lambda: group(2, 32)),
 }
 
