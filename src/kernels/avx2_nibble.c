@@ -23,7 +23,7 @@ typedef struct {
     _Alignas(64) uint8_t codes[PANELS][COLS * NW_PANEL_ROWS];
     _Alignas(64) uint8_t start[PANELS][GROUPS][64];
     _Alignas(64) float scale[PANELS][GROUPS][NW_PANEL_ROWS];
-    _Alignas(64) float min[PANELS][GROUPS / 2][NW_PANEL_ROWS]; /* where nw_groups.min */
+    _Alignas(64) float min[PANELS][GROUPS][NW_PANEL_ROWS]; /* where nw_groups.min */
 } block;
 
 typedef struct {
