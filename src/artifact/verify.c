@@ -9,6 +9,7 @@
 #include "artifact/inputs.h"
 #include "base/file.h"
 #include "base/pool.h"
+#include "base/signal.h"
 #include "formats/bf16_stored.h"
 #include "formats/panel_rows.h"
 #include "model/safetensors.h"
@@ -249,6 +250,9 @@ static void check_tensor(void *ctx, size_t item, unsigned worker)
     finding *f = &v->findings[item];
 
     (void)worker;
+    if (nw_stop_requested()) {
+        return; /* check_all says so */
+    }
     f->ok = check_bytes(t, st, f->why, sizeof f->why) &&
             check_values(v, t, st->data, f->why, sizeof f->why);
 }
@@ -280,6 +284,9 @@ static nw_status check_all(verifier *v, nw_error *err)
     st = nw_pool_open(0, &pool, err);
     if (st == NW_OK) {
         nw_pool_run(pool, v->manifest.n_tensors, check_tensor, v);
+        st = nw_stop_requested() ? nw_fail(err, NW_E_CANCELLED, "%s: stopped", v->path) : NW_OK;
+    }
+    if (st == NW_OK) {
         report_findings(v);
     }
     nw_pool_close(pool);

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "base/signal.h"
 #include "engine/forward.h"
 #include "engine/logits.h"
 
@@ -19,6 +20,11 @@ struct nw_speed {
     float *logits;         /* [n_seqs][n_vocab] */
 };
 
+static nw_status go_on(nw_error *err)
+{
+    return nw_stop_requested() ? nw_fail(err, NW_E_CANCELLED, "stopped between two steps") : NW_OK;
+}
+
 /* n tokens of sequence i in steps as large as fit; logits after the last one where asked. */
 static nw_status feed(nw_speed *s, uint32_t i, uint32_t n, bool logits, nw_error *err)
 {
@@ -31,7 +37,7 @@ static nw_status feed(nw_speed *s, uint32_t i, uint32_t n, bool logits, nw_error
                                  .n_tokens = take,
                                  .n_logits = logits && take == n ? 1 : 0,
                                  .logits = s->logits};
-        if (nw_engine_step(s->engine, &it, 1, err) != NW_OK) {
+        if (go_on(err) != NW_OK || nw_engine_step(s->engine, &it, 1, err) != NW_OK) {
             return err->code;
         }
         n -= take;
@@ -142,7 +148,7 @@ nw_status nw_speed_decode(nw_speed *s, uint32_t n, uint32_t n_seqs, double *seco
     }
     const double start = nw_now_s();
     for (uint32_t step = 0; step < n; step++) {
-        if (nw_engine_step(s->engine, s->items, n_seqs, err) != NW_OK) {
+        if (go_on(err) != NW_OK || nw_engine_step(s->engine, s->items, n_seqs, err) != NW_OK) {
             return err->code;
         }
         nw_pool_run(s->engine->pool, n_seqs, pick_item, s);

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/file.h"
+#include "base/signal.h"
 #include "engine/profile.h"
 #include "engine/speed.h"
 #include "engine_fixture.h"
@@ -191,6 +192,23 @@ static void a_full_trace_counts_what_it_drops(void **state)
     nw_engine_close(e);
 }
 
+static void stopping_ends_a_measurement(void **state)
+{
+    nw_engine_options o = fixture_options();
+    nw_engine *e = fixture_engine(LLAMA, &o);
+    nw_error err = {0};
+    nw_speed *s = NULL;
+    double seconds = 0;
+
+    (void)state;
+    assert_int_equal(nw_speed_open(e, 1, 0, &s, &err), NW_OK);
+    nw_stop_request(); /* for good: the last test */
+    assert_int_equal(nw_speed_prefill(s, 20, &seconds, &err), NW_E_CANCELLED);
+    assert_int_equal(nw_speed_decode(s, 4, 1, &seconds, &err), NW_E_CANCELLED);
+    nw_speed_close(s);
+    nw_engine_close(e);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -199,6 +217,7 @@ int main(void)
         cmocka_unit_test(matrices_of_another_kind_are_islands),
         cmocka_unit_test(a_trace_has_every_op),
         cmocka_unit_test(a_full_trace_counts_what_it_drops),
+        cmocka_unit_test(stopping_ends_a_measurement),
     };
     (void)fixture_setup(NULL);
     fixture_quantize();

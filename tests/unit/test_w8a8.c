@@ -2,6 +2,7 @@
  * there, and what SmoothQuant, columns kept wide and static scales keep.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "artifact/inputs.h"
+#include "base/signal.h"
 #include "kernels/act.h"
 #include "planted_fixture.h"
 
@@ -174,6 +175,16 @@ static void no_other_format_says_it(void **state)
                      NW_E_UNSUPPORTED);
 }
 
+static void stopping_ends_a_verification(void **state)
+{
+    nw_error err = {0};
+
+    (void)state;
+    must(quantize("activations: a8\nactivation_scale: static\n" TARGETS, "q", &err), &err);
+    nw_stop_request(); /* for good: the last test */
+    assert_int_equal(nw_artifact_verify(in_dir("q"), NULL, NULL, NULL, &err), NW_E_CANCELLED);
+}
+
 #define LEFT_OUT "and 1 like it: not quantized, but others that read its input are"
 
 static struct refused_row {
@@ -294,11 +305,13 @@ int main(void)
         cmocka_unit_test(decoded_values_are_the_model),
         cmocka_unit_test(blocks_are_made_and_carried),
     };
+    static const struct CMUnitTest last[] = {cmocka_unit_test(stopping_ends_a_verification)};
     void *none = NULL;
     int failed = setup(&none);
 
     failed += cmocka_run_group_tests_name("w8a8", tests, NULL, NULL);
     failed += NW_RUN_TABLE("damaged_inputs", damage_rows, damaged_inputs_are_refused);
     failed += NW_RUN_TABLE("refused_inputs", refused_rows, input_plan_that_cannot_be_is_refused);
+    failed += cmocka_run_group_tests_name("stopped", last, NULL, NULL);
     return failed + teardown(&none);
 }
