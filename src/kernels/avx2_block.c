@@ -55,8 +55,8 @@ static const uint8_t *codes_of(const nw_groups *g, const uint8_t *panel, uint32_
     return panel + nw_block_codes_at(g, i);
 }
 
-static void scales(nw_panel_type type, const nw_groups *g, const uint8_t *panel, uint32_t g0,
-                   uint32_t n, float (*scale)[NW_PANEL_ROWS], float (*min)[NW_PANEL_ROWS])
+void nw_avx2_block_scales(nw_panel_type type, const nw_groups *g, const uint8_t *panel, uint32_t g0,
+                          uint32_t n, float (*scale)[NW_PANEL_ROWS], float (*min)[NW_PANEL_ROWS])
 {
     nw_chunk chunk;
 
@@ -95,7 +95,7 @@ void nw_avx2_block_bytes(nw_panel_type type, const nw_groups *g, const uint8_t *
         memcpy(out->codes, codes_of(g, panel, g0), (size_t)quads * 64);
         return;
     }
-    scales(type, g, panel, g0, n, out->scale, out->min);
+    nw_avx2_block_scales(type, g, panel, g0, n, out->scale, out->min);
     for (uint32_t i = 0; i < n; i++) {
         const uint8_t *codes = codes_of(g, panel, g0 + i);
         uint8_t *to = out->codes + i * group;
@@ -167,7 +167,7 @@ void nw_avx2_block_words(nw_panel_type type, const nw_groups *g, const uint8_t *
         byte_words(codes_of(g, panel, g0), quads, to);
         return;
     }
-    scales(type, g, panel, g0, n, out->scale + first, out->min + first);
+    nw_avx2_block_scales(type, g, panel, g0, n, out->scale + first, out->min + first);
     for (uint32_t i = 0; i < n; i++, to += (size_t)g->cols * NW_PANEL_ROWS * 2) {
         const uint8_t *codes = codes_of(g, panel, g0 + i);
         if (g->codes == NW_CODES_BYTE) {

@@ -41,6 +41,9 @@ static inline size_t nw_block_codes_at(const nw_groups *g, uint32_t i)
            (size_t)(i % g->per_block) * g->steps * 64;
 }
 
+/* Decoded scales [n * n_scales] of groups [g0, g0 + n) of a panel, and minima [n] where nw_groups.min. */
+void nw_avx2_block_scales(nw_panel_type type, const nw_groups *g, const uint8_t *panel, uint32_t g0,
+                          uint32_t n, float (*scale)[NW_PANEL_ROWS], float (*min)[NW_PANEL_ROWS]);
 /* Groups [g0, g0 + n) of a panel, n * cols <= NW_BLOCK_COLS; quads: of rows without groups, the quads of
  * columns that are there. E2M1 codes are twice the value and 12 more, bytes of INT8 128 more. */
 void nw_avx2_block_bytes(nw_panel_type type, const nw_groups *g, const uint8_t *panel, uint32_t g0,

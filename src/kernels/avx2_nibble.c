@@ -130,17 +130,8 @@ static void widen_panel(const call *c, const part *p, uint32_t q, block *b)
     const uint8_t *panel = c->w->data + (p->p0 + q) * c->panel;
     const __m256i zero = _mm256_set1_epi8((char)c->g.zero);
     uint8_t *start = b->start[q][0];
-    nw_chunk chunk;
 
-    for (uint32_t i = 0; i < p->n; i += NW_CHUNK) {
-        const uint32_t m = p->n - i < NW_CHUNK ? p->n - i : NW_CHUNK;
-        nw_x86_scales(c->w->type, &c->g, panel, p->g0 + i, m, &chunk);
-        memcpy(b->scale[q][(size_t)i * c->g.n_scales], chunk.scale,
-               m * c->g.n_scales * sizeof chunk.scale[0]);
-        if (c->g.min) {
-            memcpy(b->min[q][i], chunk.min, m * sizeof chunk.min[0]);
-        }
-    }
+    nw_avx2_block_scales(c->w->type, &c->g, panel, p->g0, p->n, b->scale[q], b->min[q]);
     for (uint32_t i = 0; i < p->n; i++) {
         const uint8_t *codes = panel + nw_block_codes_at(&c->g, p->g0 + i);
         uint8_t *to = b->codes[q] + (size_t)i * c->g.cols * NW_PANEL_ROWS;
