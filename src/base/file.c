@@ -332,16 +332,23 @@ static nw_status write_all(const nw_writer *w, const char *p, size_t n, nw_error
     return NW_OK;
 }
 
-static nw_status flush_block(nw_writer *w, nw_error *err)
+static nw_status write_through(nw_writer *w, const char *p, size_t n, nw_error *err)
 {
-    const size_t n = w->n_block;
-    w->n_block = 0;
-    w->block_room = HUGE_PAGE;
-    const nw_status st = write_all(w, w->block, n, err);
+    const nw_status st = write_all(w, p, n, err);
+
     if (st == NW_OK && n > 0) { /* file systems that cannot do it write later */
         (void)syscall(SYS_sync_file_range, w->fd, (off_t)0, (off_t)0, START_WRITING);
     }
     return st;
+}
+
+static nw_status flush_block(nw_writer *w, nw_error *err)
+{
+    const size_t n = w->n_block;
+
+    w->n_block = 0;
+    w->block_room = HUGE_PAGE;
+    return write_through(w, w->block, n, err);
 }
 
 nw_status nw_writer_write(nw_writer *w, const void *bytes, size_t n, nw_error *err)
@@ -351,9 +358,16 @@ nw_status nw_writer_write(nw_writer *w, const void *bytes, size_t n, nw_error *e
     w->written_bytes += n;
     while (n > 0) {
         const size_t room = w->block_room - w->n_block;
+        const bool whole = w->n_block == 0 && n >= room; /* needs no copy */
         const size_t part = n < room ? n : room;
-        memcpy(w->block + w->n_block, p, part);
-        w->n_block += part;
+        if (!whole) {
+            memcpy(w->block + w->n_block, p, part);
+            w->n_block += part;
+        } else if (write_through(w, p, part, err) != NW_OK) {
+            return err->code;
+        } else {
+            w->block_room = HUGE_PAGE;
+        }
         p += part;
         n -= part;
         if (w->n_block == w->block_room && flush_block(w, err) != NW_OK) {

@@ -1,6 +1,7 @@
 /* Decoders and plain encoders of the registry's floating-point rows, and the blocks of four-bit floats
  * that GGUF has: see block.h for layouts.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/clones.h"
 #include "formats/block.h"
 #include "formats/block_parts.h"
 #include "formats/fp4.h"
@@ -22,7 +23,7 @@ void nw_decode_f16(const uint8_t *src, float *dst, size_t n)
     }
 }
 
-void nw_decode_bf16(const uint8_t *src, float *dst, size_t n)
+NW_CLONES void nw_decode_bf16(const uint8_t *src, float *dst, size_t n)
 {
     for (size_t i = 0; i < n; i++) { /* bytes that make vectors: nw_le16 does not */
         uint16_t h = 0;

@@ -214,31 +214,54 @@ static nw_panel_group k_group(const nw_panel_row *p, uint32_t g)
     return out;
 }
 
+nw_panel_int_parts nw_panel_int_parts_of(nw_panel_type type, const uint8_t *panel, uint32_t g)
+{
+    const uint8_t *b = panel + (size_t)g * nw_panel_shape_of(type).unit_bytes;
+    nw_panel_int_parts parts = {0};
+
+    if (type.group == 0) {
+        parts.codes = panel + 64;
+        return parts;
+    }
+    parts.scale = b;
+    b += HALVES;
+    if (type.min) {
+        parts.min = b;
+        b += HALVES;
+    }
+    if (type.zero_point) {
+        parts.zero = b;
+        b += 16;
+    }
+    parts.codes = b;
+    return parts;
+}
+
+int8_t nw_panel_int_zero(nw_panel_type type, const nw_panel_int_parts *parts, uint32_t r)
+{
+    if (parts->zero == NULL) {
+        return type.kind == NW_PANEL_INT4 && !type.min ? 8 : 0;
+    }
+    return (int8_t)(type.kind == NW_PANEL_INT8 ? parts->zero[r] ^ SIGN_BIT : parts->zero[r]);
+}
+
 nw_panel_group nw_panel_int_group(const nw_panel_row *p, uint32_t g)
 {
     const nw_panel_type type = p->type;
-    const uint8_t *b = p->panel + (size_t)g * nw_panel_shape_of(type).unit_bytes;
-    nw_panel_group out = {.zero = type.kind == NW_PANEL_INT4 && !type.min ? 8 : 0};
 
     if (type.two_level) {
         return k_group(p, g);
     }
-    if (type.group == 0) {
+    const nw_panel_int_parts parts = nw_panel_int_parts_of(type, p->panel, g);
+    nw_panel_group out = {.codes = parts.codes, .zero = nw_panel_int_zero(type, &parts, p->r)};
+    if (parts.scale == NULL) {
         memcpy(&out.scale, p->panel + p->r * sizeof out.scale, sizeof out.scale);
-        out.codes = p->panel + 64;
         return out;
     }
-    out.scale = nw_f16_to_f32(nw_panel_half(b, p->r));
-    b += HALVES;
-    if (type.min) {
-        out.min = nw_f16_to_f32(nw_panel_half(b, p->r));
-        b += HALVES;
+    out.scale = nw_f16_to_f32(nw_panel_half(parts.scale, p->r));
+    if (parts.min != NULL) {
+        out.min = nw_f16_to_f32(nw_panel_half(parts.min, p->r));
     }
-    if (type.zero_point) {
-        out.zero = (int8_t)(type.kind == NW_PANEL_INT8 ? b[p->r] ^ SIGN_BIT : b[p->r]);
-        b += 16;
-    }
-    out.codes = b;
     return out;
 }
 

@@ -56,6 +56,16 @@ typedef struct {
     uint8_t min;
 } nw_panel_k_scales;
 
+/* Where the parts of a group of integers stand, of all 16 rows; not of a -k panel. NULL where it has no
+ * such part: without `scale` a panel begins with one float a row. */
+typedef struct {
+    const uint8_t *scale, *min; /* binary16 */
+    const uint8_t *zero;        /* bytes */
+    const uint8_t *codes;
+} nw_panel_int_parts;
+
+nw_panel_int_parts nw_panel_int_parts_of(nw_panel_type type, const uint8_t *panel, uint32_t g);
+int8_t nw_panel_int_zero(nw_panel_type type, const nw_panel_int_parts *parts, uint32_t r);
 nw_panel_k_scales nw_panel_k_scales_of(const nw_panel_row *p, uint32_t g);
 nw_panel_group nw_panel_int_group(const nw_panel_row *p, uint32_t g); /* int8, int4 */
 int8_t nw_panel_int_code(const nw_panel_row *p, uint32_t c);

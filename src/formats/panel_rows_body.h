@@ -8,8 +8,9 @@
 #include "formats/panel_rows.h"
 #include "formats/vec.h"
 
-#define LANES     16u
-#define MOST_COLS 128u /* of a chunk: the largest group */
+#define LANES       16u
+#define MOST_COLS   128u              /* of a chunk: the largest group */
+#define MOST_VALUES ((size_t)1 << 24) /* that are added up between two looks at 32-bit counts */
 
 /* Some columns of a panel, from the first of a group on, n of them; scale, min and zero of the lanes. */
 typedef struct {
@@ -74,13 +75,21 @@ static void tile_bf16(const chunk *k, uint32_t r0, float *tile)
 /* Scale, minimum and zero point of group g of integers. */
 static void read_group(const nw_panel_rows *p, uint32_t g, chunk *k)
 {
+    const nw_panel_int_parts parts = nw_panel_int_parts_of(p->type, p->panel, g);
+
+    k->codes = parts.codes;
+    if (parts.scale == NULL) { /* one float a row */
+        memcpy(k->scale, p->panel, sizeof k->scale);
+        return;
+    }
+    for (uint32_t r0 = 0; r0 < LANES; r0 += NW_VEC) {
+        nw_vec_store(k->scale + r0, nw_vec_from_f16(parts.scale + r0 * sizeof(uint16_t)));
+        if (parts.min != NULL) {
+            nw_vec_store(k->min + r0, nw_vec_from_f16(parts.min + r0 * sizeof(uint16_t)));
+        }
+    }
     for (uint32_t r = 0; r < LANES; r++) {
-        const nw_panel_row row = {.type = p->type, .panel = p->panel, .n_cols = p->n_cols, .r = r};
-        const nw_panel_group group = nw_panel_int_group(&row, g);
-        k->codes = group.codes;
-        k->scale[r] = group.scale;
-        k->min[r] = group.min;
-        k->zero[r] = (float)group.zero;
+        k->zero[r] = (float)nw_panel_int_zero(p->type, &parts, r);
     }
 }
 
@@ -172,103 +181,187 @@ static void unpack(const nw_panel_rows *p)
 /* ---- errors ---- */
 
 /* Half as many doubles as a vector has floats. */
-typedef float half_vec __attribute__((vector_size(2 * NW_VEC)));
 typedef double wide_vec __attribute__((vector_size(4 * NW_VEC)));
 typedef int64_t wide_mask __attribute__((vector_size(4 * NW_VEC)));
-#define WIDE  (NW_VEC / 2)
-#define PARTS (LANES / WIDE)
+#define WIDE   (NW_VEC / 2)
+#define STRIPS (LANES / NW_VEC)
 
+/* Of NW_VEC neighbouring sums of the sixteen; those of a strip stay in registers over all its values. */
 typedef struct {
-    wide_vec sq, out_sq, err_sq, most;
-    wide_mask nonzero;
-} sums;
+    wide_vec sq[2], out_sq[2], err_sq[2], most[2];
+    uint64_t n_nonzero;
+} strip;
 
-NW_VEC_INLINE wide_vec widened(const float *p)
+/* The first half of the lanes, or the second. */
+NW_VEC_INLINE wide_vec widened(nw_vec v, unsigned half)
 {
-    half_vec v;
-    memcpy(&v, p, sizeof v);
-    return __builtin_convertvector(v, wide_vec);
+#if defined(__AVX512F__)
+    return _mm512_cvtps_pd(half == 0 ? _mm512_castps512_ps256(v) : _mm512_extractf32x8_ps(v, 1));
+#elif defined(__AVX2__)
+    return _mm256_cvtps_pd(half == 0 ? _mm256_castps256_ps128(v) : _mm256_extractf128_ps(v, 1));
+#else
+    return (wide_vec){v[2 * half], v[2 * half + 1]};
+#endif
 }
 
-NW_VEC_INLINE void add_values(sums *s, wide_vec w, wide_vec q)
+/* a > b ? a : b */
+NW_VEC_INLINE wide_vec greater(wide_vec a, wide_vec b)
 {
-    const wide_vec d = w - q;
-    const wide_vec out_sq = q * q;
-    const wide_vec size = (wide_vec)((wide_mask)d & INT64_MAX);
-    const wide_mask more = size > s->most;
-
-    s->sq += w * w;
-    s->out_sq += out_sq;
-    s->err_sq += d * d;
-    s->most = (wide_vec)(((wide_mask)size & more) | ((wide_mask)s->most & ~more));
-    s->nonzero -= (wide_mask)(out_sq > 0);
+#if defined(__AVX512F__)
+    return _mm512_max_pd(a, b);
+#elif defined(__AVX2__)
+    return _mm256_max_pd(a, b);
+#else
+    const wide_mask more = a > b;
+    return (wide_vec)(((wide_mask)a & more) | ((wide_mask)b & ~more));
+#endif
 }
 
-/* The last, fewer than 16 values: zeros beyond them add nothing. */
-static void add_rest(sums *s, const float *w, const float *decoded, size_t n)
+/* sum + x * x for x that was a float: its square has 48 bits, so that rounding once or twice is the
+ * same. */
+NW_VEC_INLINE wide_vec add_square(wide_vec sum, wide_vec x)
 {
-    float a[LANES] = {0};
-    float b[LANES] = {0};
+#if defined(__AVX512F__)
+    return _mm512_fmadd_pd(x, x, sum);
+#elif defined(__AVX2__)
+    return _mm256_fmadd_pd(x, x, sum);
+#else
+    return sum + x * x;
+#endif
+}
 
-    memcpy(a, w, n * sizeof *w);
-    memcpy(b, decoded, n * sizeof *decoded);
-    for (unsigned i = 0; i < PARTS; i++) {
-        add_values(&s[i], widened(a + (size_t)i * WIDE), widened(b + (size_t)i * WIDE));
+/* Not NaN, and not zero: a count a lane goes down. */
+NW_VEC_INLINE void count_nonzero(nw_vec_i *less, nw_vec q)
+{
+    *less += (q > 0) | (q < 0);
+}
+
+NW_VEC_INLINE void add_values(strip *s, nw_vec_i *less, nw_vec w, nw_vec q)
+{
+    count_nonzero(less, q);
+    for (unsigned i = 0; i < 2; i++) {
+        const wide_vec from = widened(w, i);
+        const wide_vec to = widened(q, i);
+        const wide_vec d = from - to;
+        s->sq[i] = add_square(s->sq[i], from);
+        s->out_sq[i] = add_square(s->out_sq[i], to);
+        s->err_sq[i] += d * d;
+        s->most[i] = greater((wide_vec)((wide_mask)d & INT64_MAX), s->most[i]);
     }
 }
 
-/* n values to the sums of a whole row, or of a part of one that begins at a multiple of 16. */
-static void add_row(sums s[PARTS], const float *w, const float *decoded, size_t n)
+static uint64_t sum_of(nw_vec_i less)
 {
-    size_t at = 0;
+    uint64_t n = 0;
 
-    for (; at + LANES <= n; at += LANES) {
-        for (unsigned i = 0; i < PARTS; i++) {
-            add_values(&s[i], widened(w + at + (size_t)i * WIDE),
-                       widened(decoded + at + (size_t)i * WIDE));
+    for (unsigned i = 0; i < NW_VEC; i++) {
+        n += (uint64_t) - (int64_t)less[i];
+    }
+    return n;
+}
+
+/* Values and what they became, rows of n; rows before the first of a piece were multiples of 16. */
+typedef struct {
+    const float *w, *decoded;
+    size_t w_ld, decoded_ld, n;
+    uint32_t n_rows;
+    float last[2][LANES]
+              [LANES]; /* the last, fewer than 16 values of each row, and zeros: they add nothing */
+} piece;
+
+static void fill_last(piece *p)
+{
+    const size_t whole = p->n / LANES * LANES;
+    const size_t n_bytes = (p->n - whole) * sizeof(float);
+
+    for (uint32_t r = 0; n_bytes > 0 && r < p->n_rows; r++) {
+        memset(p->last[0][r], 0, sizeof p->last[0][r]);
+        memset(p->last[1][r], 0, sizeof p->last[1][r]);
+        memcpy(p->last[0][r], p->w + r * p->w_ld + whole, n_bytes);
+        memcpy(p->last[1][r], p->decoded + r * p->decoded_ld + whole, n_bytes);
+    }
+}
+
+/* One strip of a piece, which has fewer than 2^31 values. */
+static void add_strip(strip *sums, const piece *p, uint32_t lane0)
+{
+    strip s = *sums;
+    nw_vec_i less = {0};
+    const size_t whole = p->n / LANES * LANES;
+
+    for (uint32_t r = 0; r < p->n_rows; r++) {
+        const float *w = p->w + r * p->w_ld + lane0;
+        const float *q = p->decoded + r * p->decoded_ld + lane0;
+        for (size_t at = 0; at < whole; at += LANES) {
+            add_values(&s, &less, nw_vec_load(w + at), nw_vec_load(q + at));
+        }
+        if (whole < p->n) {
+            add_values(&s, &less, nw_vec_load(p->last[0][r] + lane0),
+                       nw_vec_load(p->last[1][r] + lane0));
         }
     }
-    if (at < n) {
-        add_rest(s, w + at, decoded + at, n - at);
+    s.n_nonzero += sum_of(less);
+    *sums = s;
+}
+
+static void add_piece(strip s[STRIPS], piece *p)
+{
+    fill_last(p);
+    for (uint32_t i = 0; i < STRIPS; i++) {
+        add_strip(&s[i], p, i * NW_VEC);
     }
 }
 
-static nw_row_error total(const sums s[PARTS])
+static nw_row_error total(const strip s[STRIPS])
 {
     nw_row_error e = {0};
 
     for (unsigned i = 0; i < LANES; i++) {
-        const sums *p = &s[i / WIDE];
-        e.sum_sq += p->sq[i % WIDE];
-        e.sum_out_sq += p->out_sq[i % WIDE];
-        e.sum_err_sq += p->err_sq[i % WIDE];
-        e.max_abs_err = p->most[i % WIDE] > e.max_abs_err ? p->most[i % WIDE] : e.max_abs_err;
-        e.n_nonzero += (uint64_t)p->nonzero[i % WIDE];
+        const strip *p = &s[i / NW_VEC];
+        const unsigned half = i % NW_VEC / WIDE;
+        const unsigned at = i % WIDE;
+        e.sum_sq += p->sq[half][at];
+        e.sum_out_sq += p->out_sq[half][at];
+        e.sum_err_sq += p->err_sq[half][at];
+        e.max_abs_err = p->most[half][at] > e.max_abs_err ? p->most[half][at] : e.max_abs_err;
+    }
+    for (unsigned i = 0; i < STRIPS; i++) {
+        e.n_nonzero += s[i].n_nonzero;
     }
     return e;
 }
 
 static nw_row_error error_of(const float *w, const float *decoded, size_t n)
 {
-    sums s[PARTS] = {0};
+    strip s[STRIPS] = {0};
+    piece p = {.n_rows = 1};
 
-    add_row(s, w, decoded, n);
+    for (size_t at = 0; at < n; at += p.n) {
+        p.w = w + at;
+        p.decoded = decoded + at;
+        p.n = n - at < MOST_VALUES ? n - at : MOST_VALUES;
+        add_piece(s, &p);
+    }
     return total(s);
 }
 
 /* The values of a tile, of which rows past n_rows do not count. */
-static void add_tile(sums s[PARTS], float *tile, uint32_t n, uint32_t n_rows)
+static void add_tile(strip sums[STRIPS], float *tile, uint32_t n, uint32_t n_rows)
 {
     for (uint32_t c = 0; n_rows < LANES && c < n; c++) {
         memset(tile + (size_t)c * LANES + n_rows, 0, (LANES - n_rows) * sizeof *tile);
     }
-    for (size_t at = 0; at < (size_t)n * LANES; at += LANES) {
-        for (unsigned i = 0; i < PARTS; i++) {
-            const wide_vec q = widened(tile + at + (size_t)i * WIDE);
-            const wide_vec out_sq = q * q;
-            s[i].out_sq += out_sq;
-            s[i].nonzero -= (wide_mask)(out_sq > 0);
+    for (unsigned i = 0; i < STRIPS; i++) {
+        strip s = sums[i];
+        nw_vec_i less = {0};
+        for (uint32_t c = 0; c < n; c++) {
+            const nw_vec q = nw_vec_load(tile + (size_t)c * LANES + (size_t)i * NW_VEC);
+            count_nonzero(&less, q);
+            s.out_sq[0] = add_square(s.out_sq[0], widened(q, 0));
+            s.out_sq[1] = add_square(s.out_sq[1], widened(q, 1));
         }
+        s.n_nonzero += sum_of(less);
+        sums[i] = s;
     }
 }
 
@@ -277,7 +370,8 @@ static nw_row_error panel_error(const nw_panel_rows *p, const float *w)
     _Alignas(64) float tile[MOST_COLS * LANES];
     _Alignas(64) float rows[MOST_COLS * LANES];
     const uint32_t step = step_of(p->type);
-    sums s[PARTS] = {0};
+    piece part = {.decoded = rows, .w_ld = p->ld, .decoded_ld = MOST_COLS, .n_rows = p->n_rows};
+    strip s[STRIPS] = {0};
     chunk k = {0};
 
     for (uint32_t c0 = 0; c0 < p->n_cols; c0 += step) {
@@ -287,9 +381,9 @@ static nw_row_error panel_error(const nw_panel_rows *p, const float *w)
             continue;
         }
         put_rows(p->n_rows, tile, n, rows, MOST_COLS);
-        for (uint32_t r = 0; r < p->n_rows; r++) {
-            add_row(s, w + r * p->ld + c0, rows + (size_t)r * MOST_COLS, n);
-        }
+        part.w = w + c0;
+        part.n = n;
+        add_piece(s, &part);
     }
     return total(s);
 }

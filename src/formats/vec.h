@@ -123,6 +123,24 @@ NW_VEC_INLINE nw_vec nw_vec_to_f16(nw_vec x)
 #endif
 }
 
+/* NW_VEC binary16 numbers. */
+NW_VEC_INLINE nw_vec nw_vec_from_f16(const uint8_t *p)
+{
+#if defined(__AVX512F__)
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
+#elif defined(__AVX2__)
+    return _mm256_cvtph_ps(_mm_loadu_si128((const void *)p));
+#else
+    uint16_t h[NW_VEC];
+    nw_vec v;
+    memcpy(h, p, sizeof h);
+    for (unsigned i = 0; i < NW_VEC; i++) {
+        v[i] = nw_f16_to_f32(h[i]);
+    }
+    return v;
+#endif
+}
+
 /* To bfloat16 and back; of no NaN. */
 NW_VEC_INLINE nw_vec nw_vec_to_bf16(nw_vec x)
 {
