@@ -18,6 +18,8 @@
  * rounding of a sum of n doubles, far below this. */
 #define REL_TOLERANCE 1e-9
 
+#define TOGETHER 4 /* tensors of an item: their hashes go side by side, two at a time */
+
 typedef struct {
     bool ok;
     char why[192];
@@ -53,11 +55,8 @@ static bool close_to(double a, double b)
     return fabs(a - b) <= REL_TOLERANCE * fmax(fabs(a), fabs(b));
 }
 
-static bool check_bytes(const nw_manifest_tensor *t, const nw_st_tensor *st, char *why, size_t n)
+static bool check_size(const nw_manifest_tensor *t, const nw_st_tensor *st, char *why, size_t n)
 {
-    nw_error err = {0};
-    nw_digest found = {0};
-
     if (st == NULL) {
         return problem(why, n, "missing from model.safetensors");
     }
@@ -65,11 +64,13 @@ static bool check_bytes(const nw_manifest_tensor *t, const nw_st_tensor *st, cha
         return problem(why, n, "%zu bytes of %s, the manifest says %llu", st->n_bytes,
                        nw_format_get(st->format)->name, (unsigned long long)t->n_bytes);
     }
-    if (nw_digest_bytes(st->data, st->n_bytes, &found, &err) != NW_OK) {
-        return problem(why, n, "%s", err.message);
-    }
-    if (strcmp(found.hex, t->sha256.hex) != 0) {
-        return problem(why, n, "its bytes have sha256 %.12s, the manifest says %.12s", found.hex,
+    return true;
+}
+
+static bool check_hash(const nw_manifest_tensor *t, const nw_digest *found, char *why, size_t n)
+{
+    if (strcmp(found->hex, t->sha256.hex) != 0) {
+        return problem(why, n, "its bytes have sha256 %.12s, the manifest says %.12s", found->hex,
                        t->sha256.hex);
     }
     return true;
@@ -241,20 +242,40 @@ static bool check_values(const verifier *v, const nw_manifest_tensor *t, const u
     return ok;
 }
 
-/* Item of the pool: one tensor, whose finding is kept for the report in manifest order. */
-static void check_tensor(void *ctx, size_t item, unsigned worker)
+/* Item of the pool: some tensors that follow each other, hashed together; each one's finding is kept for the
+ * report in manifest order. */
+static void check_tensors(void *ctx, size_t item, unsigned worker)
 {
     verifier *v = ctx;
-    const nw_manifest_tensor *t = &v->manifest.tensors[item];
-    const nw_st_tensor *st = nw_st_find(v->st, t->name);
-    finding *f = &v->findings[item];
+    const size_t first = item * TOGETHER;
+    const size_t left = v->manifest.n_tensors - first;
+    const size_t n = left < TOGETHER ? left : TOGETHER;
+    const nw_manifest_tensor *t = v->manifest.tensors + first;
+    finding *f = v->findings + first;
+    const nw_st_tensor *st[TOGETHER] = {0};
+    nw_byte_span spans[TOGETHER] = {0};
+    nw_digest found[TOGETHER] = {0};
+    nw_error err = {0};
 
     (void)worker;
     if (nw_stop_requested()) {
         return; /* check_all says so */
     }
-    f->ok = check_bytes(t, st, f->why, sizeof f->why) &&
-            check_values(v, t, st->data, f->why, sizeof f->why);
+    for (size_t i = 0; i < n; i++) {
+        st[i] = nw_st_find(v->st, t[i].name);
+        f[i].ok = check_size(&t[i], st[i], f[i].why, sizeof f[i].why);
+        if (f[i].ok) {
+            spans[i] = (nw_byte_span){st[i]->data, st[i]->n_bytes};
+        }
+    }
+    const bool hashed = nw_digest_spans(spans, n, found, &err) == NW_OK;
+    for (size_t i = 0; i < n; i++) {
+        if (!hashed && f[i].ok) {
+            f[i].ok = problem(f[i].why, sizeof f[i].why, "%s", err.message);
+        }
+        f[i].ok = f[i].ok && check_hash(&t[i], &found[i], f[i].why, sizeof f[i].why) &&
+                  check_values(v, &t[i], st[i]->data, f[i].why, sizeof f[i].why);
+    }
 }
 
 static void report_findings(verifier *v)
@@ -283,7 +304,7 @@ static nw_status check_all(verifier *v, nw_error *err)
     }
     st = nw_pool_open(0, &pool, err);
     if (st == NW_OK) {
-        nw_pool_run(pool, v->manifest.n_tensors, check_tensor, v);
+        nw_pool_run(pool, (v->manifest.n_tensors + TOGETHER - 1) / TOGETHER, check_tensors, v);
         st = nw_stop_requested() ? nw_fail(err, NW_E_CANCELLED, "%s: stopped", v->path) : NW_OK;
     }
     if (st == NW_OK) {
