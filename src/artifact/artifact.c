@@ -145,12 +145,11 @@ void nw_artifact_close(nw_artifact *a)
     }
 }
 
-size_t nw_artifact_to_huge(const nw_artifact *a, nw_pool *pool)
+bool nw_artifact_to_huge(nw_artifact *a, double seconds, nw_pool *pool)
 {
     /* what was transcoded or packed is not read from its file again */
-    return a->facts.native && a->facts.weight_bytes <= a->facts.file_bytes
-               ? nw_st_to_huge(a->st, MIN_HUGE, pool)
-               : 0;
+    return a->facts.native && a->facts.weight_bytes <= a->facts.file_bytes &&
+           nw_st_to_huge(a->st, MIN_HUGE, seconds, pool);
 }
 
 const char *nw_artifact_path(const nw_artifact *a)

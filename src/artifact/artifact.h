@@ -46,9 +46,9 @@ typedef struct {
 /* On failure *out is NULL. Packing a checkpoint uses the threads of nw_cpu_threads. */
 NW_MUST_USE nw_status nw_artifact_open(const char *path, nw_artifact **out, nw_error *err);
 void nw_artifact_close(nw_artifact *a); /* takes NULL */
-/* For weights that are read again and again: mapped files of 64 MiB and more in huge pages, where they
- * are not there already; nothing else changes. The bytes that were moved. */
-size_t nw_artifact_to_huge(const nw_artifact *a, nw_pool *pool);
+/* For weights that are read again and again, after the first time: mapped files of 64 MiB and more into
+ * huge pages, where they are not there already, for about so many seconds; whether more is left. */
+bool nw_artifact_to_huge(nw_artifact *a, double seconds, nw_pool *pool);
 
 const char *nw_artifact_path(const nw_artifact *a);
 const nw_model_config *nw_artifact_config(const nw_artifact *a);

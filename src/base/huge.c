@@ -2,27 +2,21 @@
 #define _GNU_SOURCE /* mremap, mincore; NOLINT(bugprone-reserved-identifier) */
 #include "base/huge.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/room.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
 #define RUN_PAGES ((size_t)4) /* huge pages that are copied before they take their place */
-#define MIN_SHARE 0.9         /* of a mapping, in memory and in huge pages */
+#define MIN_SHARE 0.75        /* of what is in memory, by huge pages: then it stays as it is */
 
 /* The whole huge pages of a mapping. */
-typedef struct {
-    uint8_t *begin;
-    size_t n_pages;
-    atomic_size_t n_copied; /* bytes */
-} area;
-
-static bool find_area(const nw_file *f, area *out)
+static bool find_area(const nw_file *f, nw_huge *h)
 {
     const uintptr_t from = ((uintptr_t)f->data + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
     const uintptr_t to = ((uintptr_t)f->data + f->size) & ~(HUGE_PAGE - 1);
@@ -30,26 +24,27 @@ static bool find_area(const nw_file *f, area *out)
     if (f->data == NULL || to <= from) {
         return false;
     }
-    memcpy(&out->begin, &from, sizeof from);
-    out->n_pages = (to - from) / HUGE_PAGE;
+    memcpy(&h->begin, &from, sizeof from);
+    h->n_pages = (to - from) / HUGE_PAGE;
     return true;
 }
 
-/* Whether the page cache holds most of it: what has yet to come from the disk comes in large pieces. */
-static bool is_resident(const area *a)
+/* Bytes of the n huge pages at p that the page cache holds: what has yet to come from the disk comes in
+ * large pieces. */
+static size_t resident_bytes(uint8_t *p, size_t n)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    const size_t n = a->n_pages * (HUGE_PAGE / page);
-    unsigned char *map = malloc(n);
+    const size_t n_small = n * (HUGE_PAGE / page);
+    unsigned char *map = malloc(n_small);
     size_t there = 0;
 
-    if (map != NULL && mincore(a->begin, a->n_pages * HUGE_PAGE, map) == 0) {
-        for (size_t i = 0; i < n; i++) {
+    if (map != NULL && mincore(p, n * HUGE_PAGE, map) == 0) {
+        for (size_t i = 0; i < n_small; i++) {
             there += map[i] & 1U;
         }
     }
     free(map);
-    return (double)there >= MIN_SHARE * (double)n;
+    return there * page;
 }
 
 /* The head of a mapping in smaps, "from-to permissions ...". */
@@ -82,8 +77,8 @@ static size_t huge_kib(const char *line)
     return 0;
 }
 
-/* Bytes of the area that are mapped by huge pages, as the kernel tells of each mapping. */
-static size_t huge_bytes(const area *a)
+/* Bytes of the n huge pages at p that are mapped as such, as the kernel tells of each mapping. */
+static size_t huge_bytes(const uint8_t *p, size_t n)
 {
     FILE *fp = fopen("/proc/self/smaps", "re");
     char line[512];
@@ -92,8 +87,8 @@ static size_t huge_bytes(const area *a)
     uintptr_t to = 0;
 
     while (fp != NULL && fgets(line, sizeof line, fp) != NULL) {
-        if (!mapping_of(line, &from, &to) &&
-            from < (uintptr_t)(a->begin + a->n_pages * HUGE_PAGE) && to > (uintptr_t)a->begin) {
+        if (!mapping_of(line, &from, &to) && from < (uintptr_t)(p + n * HUGE_PAGE) &&
+            to > (uintptr_t)p) {
             sum += huge_kib(line) << 10;
         }
     }
@@ -106,11 +101,11 @@ static size_t huge_bytes(const area *a)
 /* Copies a run into huge pages and puts them where it was; leaves it as it is where that fails. */
 static void copy_run(void *ctx, size_t item, unsigned worker)
 {
-    area *a = ctx;
-    const size_t first = item * RUN_PAGES;
-    const size_t pages = a->n_pages - first < RUN_PAGES ? a->n_pages - first : RUN_PAGES;
+    const nw_huge *h = ctx;
+    const size_t first = h->next + item * RUN_PAGES;
+    const size_t pages = h->n_pages - first < RUN_PAGES ? h->n_pages - first : RUN_PAGES;
     const size_t n = pages * HUGE_PAGE;
-    uint8_t *const place = a->begin + first * HUGE_PAGE;
+    uint8_t *const place = h->begin + first * HUGE_PAGE;
     uint8_t *raw =
         mmap(NULL, n + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
@@ -121,10 +116,8 @@ static void copy_run(void *ctx, size_t item, unsigned worker)
     uint8_t *const copy = raw + (HUGE_PAGE - (uintptr_t)raw % HUGE_PAGE) % HUGE_PAGE;
     (void)madvise(copy, n, MADV_HUGEPAGE);
     memcpy(copy, place, n);
-    if (mprotect(copy, n, PROT_READ) == 0 &&
-        mremap(copy, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, place) == place) {
-        atomic_fetch_add_explicit(&a->n_copied, n, memory_order_relaxed);
-    } else {
+    if (mprotect(copy, n, PROT_READ) != 0 ||
+        mremap(copy, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, place) != place) {
         (void)munmap(copy, n);
     }
     if (copy > raw) {
@@ -135,20 +128,46 @@ static void copy_run(void *ctx, size_t item, unsigned worker)
     }
 }
 
-size_t nw_file_to_huge(const nw_file *f, size_t min_bytes, nw_pool *pool)
+/* Whether copying pays. */
+static bool pays(const nw_huge *h)
 {
-    area a = {.n_copied = 0};
+    const size_t n = h->n_pages * HUGE_PAGE;
+    const double there = (double)resident_bytes(h->begin, h->n_pages);
 
-    if (f->size < min_bytes || !find_area(f, &a) || !is_resident(&a)) {
-        return 0;
+    return (double)huge_bytes(h->begin, h->n_pages) < MIN_SHARE * there &&
+           nw_room_memory() >= n + n / 4;
+}
+
+/* Copies the next run for each thread. The first ones tell whether the kernel has huge pages to give. */
+static void copy_runs(nw_huge *h, nw_pool *pool)
+{
+    const size_t left = (h->n_pages - h->next + RUN_PAGES - 1) / RUN_PAGES;
+    const size_t threads = pool == NULL ? 1 : nw_pool_threads(pool);
+    const size_t runs = left < threads ? left : threads;
+    const bool first = h->next == 0;
+
+    nw_pool_run(pool, runs, copy_run, h);
+    h->next = left > runs ? h->next + runs * RUN_PAGES : h->n_pages;
+    if (first && huge_bytes(h->begin, h->next) < h->next * HUGE_PAGE / 2) {
+        h->next = h->n_pages;
     }
-    for (size_t i = 0; i < a.n_pages; i++) { /* maps it, by huge pages where there are such */
-        (void)*(volatile const uint8_t *)(a.begin + i * HUGE_PAGE);
+}
+
+bool nw_huge_go_on(nw_huge *h, const nw_file *f, size_t min_bytes, double seconds, nw_pool *pool)
+{
+    const double until = nw_now_s() + seconds;
+
+    if (!h->decided) {
+        h->decided = true;
+        if (f->size < min_bytes || !find_area(f, h) || !pays(h)) {
+            h->next = h->n_pages;
+        }
     }
-    const size_t n = a.n_pages * HUGE_PAGE;
-    if ((double)huge_bytes(&a) >= MIN_SHARE * (double)n || nw_room_memory() < n + n / 4) {
-        return 0;
+    while (h->next < h->n_pages) {
+        copy_runs(h, pool);
+        if (nw_now_s() >= until) {
+            break;
+        }
     }
-    nw_pool_run(pool, (a.n_pages + RUN_PAGES - 1) / RUN_PAGES, copy_run, &a);
-    return atomic_load_explicit(&a.n_copied, memory_order_relaxed);
+    return h->next < h->n_pages;
 }

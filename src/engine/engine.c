@@ -307,7 +307,7 @@ static nw_status open_all(nw_engine *e, const char *path, nw_error *err)
         open_threads(e, err) != NW_OK || open_memory(e, err) != NW_OK) {
         return err->code;
     }
-    (void)nw_artifact_to_huge(e->artifact, e->pool);
+    e->is_moving = true;
     if (e->opt.no_tokenizer) {
         return NW_OK;
     }

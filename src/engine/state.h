@@ -81,6 +81,8 @@ struct nw_engine {
     float *score_logits; /* [score_rows][n_vocab], made by the first score */
     uint32_t score_rows;
     uint64_t step_no;
+    bool is_moving;       /* weights may have to move into huge pages, a little before each step */
+    double step_s;        /* of the last step while they do; 0: none has run */
     nw_input_fn on_input; /* NULL but within nw_engine_layer */
     void *on_input_ctx;
 };

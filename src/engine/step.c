@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "engine/state.h"
 
 static nw_status check_item(const nw_engine *e, const nw_step_item *it, size_t i, nw_error *err)
@@ -150,12 +151,28 @@ nw_status nw_step_plan(nw_engine *e, const nw_step_item *items, size_t n_items, 
     return NW_OK;
 }
 
+/* One pass. The first one reads the weights where they are mapped; each of the next ones is preceded by
+ * an eighth of its time in which they move into huge pages, until that is done. */
+static void forward(nw_engine *e)
+{
+    if (!e->is_moving) {
+        nw_forward(e);
+        return;
+    }
+    if (e->step_s > 0) {
+        e->is_moving = nw_artifact_to_huge(e->artifact, e->step_s / 8, e->pool);
+    }
+    const double start = nw_now_s();
+    nw_forward(e);
+    e->step_s = nw_now_s() - start;
+}
+
 nw_status nw_engine_step(nw_engine *e, const nw_step_item *items, size_t n_items, nw_error *err)
 {
     if (nw_step_plan(e, items, n_items, err) != NW_OK) {
         return err->code;
     }
-    nw_forward(e);
+    forward(e);
     for (size_t i = 0; i < n_items; i++) {
         nw_session_grow(items[i].session, items[i].tokens, items[i].n_tokens);
     }

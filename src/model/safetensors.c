@@ -21,6 +21,7 @@
 
 typedef struct {
     nw_file map;      /* all zero when the bytes are borrowed */
+    nw_huge huge;     /* of map */
     const char *path; /* for messages: map.path or the caller's name */
     const uint8_t *data;
     size_t size;
@@ -55,14 +56,14 @@ void nw_st_close(nw_safetensors *s)
     free(s);
 }
 
-size_t nw_st_to_huge(const nw_safetensors *s, size_t min_bytes, nw_pool *pool)
+bool nw_st_to_huge(nw_safetensors *s, size_t min_bytes, double seconds, nw_pool *pool)
 {
-    size_t moved = 0;
-
     for (uint32_t i = 0; i < s->n_files; i++) {
-        moved += nw_file_to_huge(&s->files[i].map, min_bytes, pool);
+        if (nw_huge_go_on(&s->files[i].huge, &s->files[i].map, min_bytes, seconds, pool)) {
+            return true;
+        }
     }
-    return moved;
+    return false;
 }
 
 /* "file: tensor 'x'" with x made harmless. */
@@ -388,7 +389,7 @@ static nw_status map_file(nw_safetensors *s, const char *path, nw_error *err)
     if (st != NW_OK) {
         return st;
     }
-    *f = (st_file){f->map, f->map.path, f->map.data, f->map.size, NULL};
+    *f = (st_file){.map = f->map, .path = f->map.path, .data = f->map.data, .size = f->map.size};
     s->n_files++;
     return read_file(s, s->n_files - 1, err);
 }

@@ -36,9 +36,9 @@ NW_MUST_USE nw_status nw_st_open(const char *path, nw_safetensors **out, nw_erro
 NW_MUST_USE nw_status nw_st_read(const char *name, const uint8_t *bytes, size_t n,
                                  nw_safetensors **out, nw_error *err);
 void nw_st_close(nw_safetensors *s);
-/* Files of at least min_bytes in huge pages, at the same addresses, where that pays (base/huge.h); the
- * bytes that were moved. */
-size_t nw_st_to_huge(const nw_safetensors *s, size_t min_bytes, nw_pool *pool);
+/* Files of at least min_bytes into huge pages, at the same addresses, where that pays, for about so many
+ * seconds; whether more is left (base/huge.h). */
+bool nw_st_to_huge(nw_safetensors *s, size_t min_bytes, double seconds, nw_pool *pool);
 
 size_t nw_st_n_tensors(const nw_safetensors *s);
 const nw_st_tensor *nw_st_at(const nw_safetensors *s, size_t i);           /* sorted by name */

@@ -7,7 +7,7 @@
 #include "base/rng.h"
 #include "suite_dir.h"
 
-enum { SIZE = (9 << 20) + 12345 };
+enum { SIZE = (21 << 20) + 12345, IN_FIRST_RUN = 5 << 20 };
 
 static int setup(void **state)
 {
@@ -43,10 +43,23 @@ static void same_bytes_same_place(void **state)
     must(nw_file_map(path, &f, &err), &err);
     must(nw_pool_open(2, &pool, &err), &err);
     const void *const at = f.data;
-    assert_int_equal(nw_file_to_huge(&f, SIZE + 1, pool), 0);        /* smaller than asked for */
+    nw_huge h = {0};
+    assert_false(nw_huge_go_on(&h, &f, SIZE + 1, 0, pool)); /* smaller than asked for */
+    assert_true(h.decided && h.next == 0 && h.n_pages == 0);
     assert_int_equal(madvise(map_of(&f), SIZE, MADV_NOHUGEPAGE), 0); /* mapped in small pages */
-    const size_t n = nw_file_to_huge(&f, 1, pool);
-    assert_true(n % ((size_t)2 << 20) == 0 && n > 0 && n <= SIZE);
+    assert_memory_equal(f.data, bytes, SIZE);
+    h = (nw_huge){0};
+    (void)nw_huge_go_on(&h, &f, 1, 0,
+                        NULL); /* a run of pages, and no more where it has no huge ones */
+    assert_true(h.n_pages >= 9 && (h.next == 4 || h.next == h.n_pages));
+    assert_memory_equal(f.data, bytes, SIZE);
+    assert_false(nw_huge_go_on(&h, &f, 1, 1e9, pool));
+    assert_true(h.next == h.n_pages);
+    FILE *fp = fopen(path, "r+b"); /* what was copied does not see the file change */
+    assert_non_null(fp);
+    assert_int_equal(fseek(fp, IN_FIRST_RUN, SEEK_SET), 0);
+    assert_int_equal(fputc(bytes[IN_FIRST_RUN] ^ 1, fp), bytes[IN_FIRST_RUN] ^ 1);
+    assert_int_equal(fclose(fp), 0);
     assert_ptr_equal(f.data, at);
     assert_memory_equal(f.data, bytes, SIZE);
     nw_file_unmap(&f);
