@@ -33,6 +33,7 @@ struct nw_artifact_writer {
     nw_behind *behind;       /* opened when something is handed over */
     const void *handed;      /* what that is */
     size_t n_handed;
+    nw_artifact_hasher hasher;
 };
 
 static void declare(const nw_manifest_tensor *t, nw_st_decl *d)
@@ -325,9 +326,20 @@ static nw_status write_handed(void *ctx, nw_error *err)
     nw_artifact_writer *w = ctx;
     const nw_manifest_tensor *t = &w->manifest.tensors[w->current];
 
-    nw_sha256_add(&w->hash, w->handed, w->n_handed);
     w->n_written += w->n_handed;
-    return nw_st_writer_write(w->st, t->name, w->handed, w->n_handed, err);
+    if (w->hasher.lay == NULL) {
+        nw_sha256_add(&w->hash, w->handed, w->n_handed);
+        return nw_st_writer_write(w->st, t->name, w->handed, w->n_handed, err);
+    }
+    w->hasher.lay(w->hasher.ctx, &w->hash, w->handed, w->n_handed);
+    const nw_status st = nw_st_writer_write(w->st, t->name, w->handed, w->n_handed, err);
+    w->hasher.collect(w->hasher.ctx);
+    return st;
+}
+
+void nw_artifact_writer_hasher(nw_artifact_writer *w, nw_artifact_hasher hasher)
+{
+    w->hasher = hasher;
 }
 
 nw_status nw_artifact_writer_settle(nw_artifact_writer *w, nw_error *err)

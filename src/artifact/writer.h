@@ -45,6 +45,14 @@ NW_MUST_USE nw_status nw_artifact_writer_add(nw_artifact_writer *w, const void *
 NW_MUST_USE nw_status nw_artifact_writer_hand(nw_artifact_writer *w, const void *bytes, size_t n,
                                               nw_error *err);
 NW_MUST_USE nw_status nw_artifact_writer_settle(nw_artifact_writer *w, nw_error *err);
+/* Who hashes what is handed over, beside something else: lay gives it the next bytes of h's message, collect
+ * waits until they are in. Without one the writer does. */
+typedef struct {
+    void (*lay)(void *ctx, nw_sha256 *h, const void *bytes, size_t n);
+    void (*collect)(void *ctx);
+    void *ctx; /* outlives the last hand, settled */
+} nw_artifact_hasher;
+void nw_artifact_writer_hasher(nw_artifact_writer *w, nw_artifact_hasher hasher);
 /* Ends a tensor: its byte count must be complete, and values must not have become all zeros. `note`
  * (may be NULL) is kept for a writer that goes on. */
 NW_MUST_USE nw_status nw_artifact_writer_end_tensor(nw_artifact_writer *w, const nw_tensor_error *e,

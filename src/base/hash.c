@@ -11,7 +11,6 @@
 
 #define SHA256_BYTES 32
 #define BLOCK        64u
-#define STEP         ((size_t)4 << 20)
 
 static bool has_instructions(void)
 {
@@ -257,39 +256,12 @@ nw_status nw_digest_spans(const nw_byte_span *spans, size_t n_spans, nw_digest *
     return st;
 }
 
-/* The hash of mapped bytes, a step at a time. */
-static nw_status add_steps(nw_sha256 *h, const nw_file *f, const nw_digest_watch *watch,
-                           nw_error *err)
-{
-    for (size_t at = 0; at < f->size;) {
-        const size_t n = f->size - at < STEP ? f->size - at : STEP;
-        if (watch != NULL && !watch->go_on(watch->ctx, n)) {
-            return nw_fail(err, NW_E_CANCELLED, "%s: its hash was given up", f->path);
-        }
-        nw_sha256_add(h, f->data + at, n);
-        at += n;
-    }
-    return NW_OK;
-}
-
-nw_status nw_digest_file_watched(const char *path, const nw_digest_watch *watch, nw_digest *out,
-                                 nw_error *err)
-{
-    nw_file f = {0};
-    nw_sha256 h = {0};
-    nw_status st = nw_file_map(path, &f, err);
-
-    st = st == NW_OK ? nw_sha256_init(&h, err) : st;
-    st = st == NW_OK ? add_steps(&h, &f, watch, err) : st;
-    if (st == NW_OK) {
-        *out = nw_sha256_end(&h);
-    }
-    nw_sha256_release(&h);
-    nw_file_unmap(&f);
-    return st;
-}
-
 nw_status nw_digest_file(const char *path, nw_digest *out, nw_error *err)
 {
-    return nw_digest_file_watched(path, NULL, out, err);
+    nw_file f = {0};
+    nw_status st = nw_file_map(path, &f, err);
+
+    st = st == NW_OK ? nw_digest_bytes(f.data, f.size, out, err) : st;
+    nw_file_unmap(&f);
+    return st;
 }

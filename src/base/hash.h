@@ -39,13 +39,4 @@ NW_MUST_USE nw_status nw_digest_spans(const nw_byte_span *spans, size_t n_spans,
                                       nw_error *err);
 NW_MUST_USE nw_status nw_digest_file(const char *path, nw_digest *out, nw_error *err);
 
-/* Goes beside the hashing of long files: called before every few MiB; false ends it with NW_E_CANCELLED. */
-typedef struct {
-    bool (*go_on)(void *ctx, uint64_t n_bytes); /* so many come next; may wait */
-    void *ctx;
-} nw_digest_watch;
-/* watch may be NULL. */
-NW_MUST_USE nw_status nw_digest_file_watched(const char *path, const nw_digest_watch *watch,
-                                             nw_digest *out, nw_error *err);
-
 #endif

@@ -140,10 +140,9 @@ void nw_checkpoint_untie(nw_checkpoint *c);
 /* SHA-256 of the files that hold tensors: of the file itself when it is one (what sha256sum
  * prints), else of the lines "<hex>  <file name>\n" in shard order. Reads every byte. */
 NW_MUST_USE nw_status nw_checkpoint_digest(const nw_checkpoint *c, nw_digest *out, nw_error *err);
-/* The same beside other work; watch: base/hash.h. */
-NW_MUST_USE nw_status nw_checkpoint_digest_watched(const nw_checkpoint *c,
-                                                   const nw_digest_watch *watch, nw_digest *out,
-                                                   nw_error *err);
+/* The same from the hashes of the files, in shard order. */
+NW_MUST_USE nw_status nw_checkpoint_digest_join(const nw_checkpoint *c, const nw_digest *files,
+                                                nw_digest *out, nw_error *err);
 /* SHA-256 of names, sizes and times of those files: what tells at once that they are others. */
 NW_MUST_USE nw_status nw_checkpoint_stamp(const nw_checkpoint *c, nw_digest *out, nw_error *err);
 

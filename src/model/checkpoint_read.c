@@ -145,45 +145,49 @@ static const char *file_name(const nw_checkpoint *c, uint32_t file)
 }
 
 /* One line of the list that stands for several files. */
-static nw_status add_file(nw_sha256 *h, const nw_checkpoint *c, uint32_t file,
-                          const nw_digest_watch *watch, nw_error *err)
+static void add_line(nw_sha256 *h, const char *name, const nw_digest *d)
 {
-    const char *name = file_name(c, file);
-    nw_digest d = {0};
-    const nw_status st = nw_digest_file_watched(nw_checkpoint_file(c, file), watch, &d, err);
-
-    if (st == NW_OK) {
-        nw_sha256_add(h, d.hex, strlen(d.hex));
-        nw_sha256_add(h, "  ", 2);
-        nw_sha256_add(h, name, strlen(name));
-        nw_sha256_add(h, "\n", 1);
-    }
-    return st;
+    nw_sha256_add(h, d->hex, strlen(d->hex));
+    nw_sha256_add(h, "  ", 2);
+    nw_sha256_add(h, name, strlen(name));
+    nw_sha256_add(h, "\n", 1);
 }
 
-nw_status nw_checkpoint_digest_watched(const nw_checkpoint *c, const nw_digest_watch *watch,
-                                       nw_digest *out, nw_error *err)
+nw_status nw_checkpoint_digest_join(const nw_checkpoint *c, const nw_digest *files, nw_digest *out,
+                                    nw_error *err)
 {
     nw_sha256 h = {0};
 
     if (nw_checkpoint_n_files(c) == 1) {
-        return nw_digest_file_watched(nw_checkpoint_file(c, 0), watch, out, err);
+        *out = files[0];
+        return NW_OK;
     }
-    nw_status st = nw_sha256_init(&h, err);
-    for (uint32_t i = 0; i < nw_checkpoint_n_files(c) && st == NW_OK; i++) {
-        st = add_file(&h, c, i, watch, err);
+    const nw_status st = nw_sha256_init(&h, err);
+    if (st != NW_OK) {
+        return st;
     }
-    if (st == NW_OK) {
-        *out = nw_sha256_end(&h);
-    } else {
-        nw_sha256_release(&h);
+    for (uint32_t i = 0; i < nw_checkpoint_n_files(c); i++) {
+        add_line(&h, file_name(c, i), &files[i]);
     }
-    return st;
+    *out = nw_sha256_end(&h);
+    return NW_OK;
 }
 
 nw_status nw_checkpoint_digest(const nw_checkpoint *c, nw_digest *out, nw_error *err)
 {
-    return nw_checkpoint_digest_watched(c, NULL, out, err);
+    const uint32_t n = nw_checkpoint_n_files(c);
+    nw_digest *files = calloc((size_t)n + 1, sizeof *files);
+    nw_status st = files != NULL
+                       ? NW_OK
+                       : nw_fail(err, NW_E_NOMEM, "%s: no memory for the hashes of %u files",
+                                 nw_checkpoint_path(c), (unsigned)n);
+
+    for (uint32_t i = 0; st == NW_OK && i < n; i++) {
+        st = nw_digest_file(nw_checkpoint_file(c, i), &files[i], err);
+    }
+    st = st == NW_OK ? nw_checkpoint_digest_join(c, files, out, err) : st;
+    free(files);
+    return st;
 }
 
 nw_status nw_checkpoint_stamp(const nw_checkpoint *c, nw_digest *out, nw_error *err)

@@ -359,6 +359,16 @@ static nw_status plan_tensors(nw_quantize_driver *d, nw_error *err)
     return st;
 }
 
+static void lay(void *source, nw_sha256 *h, const void *bytes, size_t n)
+{
+    nw_source_digest_lay(source, h, bytes, n);
+}
+
+static void collect(void *source)
+{
+    nw_source_digest_collect(source);
+}
+
 static nw_status open_writer(nw_quantize_driver *d, nw_error *err)
 {
     const nw_artifact_target target = {.path = d->options->out,
@@ -375,6 +385,10 @@ static nw_status open_writer(nw_quantize_driver *d, nw_error *err)
     if (st == NW_OK) {
         d->n_found = nw_artifact_writer_n_done(d->writer);
         st = nw_source_digest_start(d->ckpt, &d->source, err);
+    }
+    if (st == NW_OK) {
+        nw_artifact_writer_hasher(
+            d->writer, (nw_artifact_hasher){.lay = lay, .collect = collect, .ctx = d->source});
     }
     nw_manifest_release(&m);
     return st;

@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -326,6 +327,42 @@ static void a_stop_ends_the_hash(void **state)
     assert_int_equal(how, 0);
 }
 
+/* Pieces of another message, laid down while the source is hashed, while that hash waits, and behind its end. */
+static void another_message_is_hashed_beside_the_source(void **state)
+{
+    enum { PIECE = 5 << 20, N_PIECES = 4 };
+    uint8_t *bytes = malloc((size_t)PIECE * N_PIECES);
+    nw_checkpoint *c = NULL;
+    nw_source_digest *d = NULL;
+    nw_digest whole = {0}, source = {0}, want = {0};
+    nw_sha256 h = {0};
+    nw_error err = {0};
+
+    (void)state;
+    assert_non_null(bytes);
+    for (size_t i = 0; i < (size_t)PIECE * N_PIECES; i++) {
+        bytes[i] = (uint8_t)(i * 2654435761U >> 13);
+    }
+    must(nw_checkpoint_open(in_dir("model"), &c, &err), &err);
+    must(nw_sha256_init(&h, &err), &err);
+    must(nw_source_digest_start(c, &d, &err), &err);
+    for (size_t i = 0; i < N_PIECES; i++) {
+        if (i == N_PIECES - 1) {
+            must(nw_source_digest_end(d, &source, &err), &err);
+        }
+        nw_source_digest_lay(d, &h, bytes + i * PIECE, PIECE);
+        nw_source_digest_collect(d);
+    }
+    whole = nw_sha256_end(&h);
+    nw_source_digest_close(d);
+    must(nw_digest_bytes(bytes, (size_t)PIECE * N_PIECES, &want, &err), &err);
+    assert_string_equal(whole.hex, want.hex);
+    must(nw_checkpoint_digest(c, &want, &err), &err);
+    assert_string_equal(source.hex, want.hex);
+    nw_checkpoint_close(c);
+    free(bytes);
+}
+
 static nw_status run_export(const void *ctx, nw_error *err)
 {
     nw_export_report r = {0};
@@ -415,6 +452,7 @@ int main(void)
         cmocka_unit_test(a_source_that_is_replaced_is_told),
         cmocka_unit_test(a_failed_run_keeps_what_stands),
         cmocka_unit_test(a_stop_ends_the_hash),
+        cmocka_unit_test(another_message_is_hashed_beside_the_source),
         cmocka_unit_test(a_killed_conversion_is_begun_anew),
         cmocka_unit_test(every_mistake_is_told_at_once),
         cmocka_unit_test(work_of_another_build_is_refused),
