@@ -66,11 +66,6 @@ NW_INLINE __m256i nw_int_dot(__m256i c, __m256i w, __m256i a)
     return _mm256_add_epi32(c, _mm256_add_epi32(even, odd));
 }
 
-NW_INLINE __m256i nw_int_dot_sum(__m256i c)
-{
-    return c;
-}
-
 NW_INLINE void nw_int_dots(__m256i *c, __m256i w0, __m256i w1, __m256i a)
 {
     c[0] = nw_int_dot(c[0], w0, a);
@@ -91,11 +86,6 @@ NW_INLINE __m256i nw_int_dot(__m256i c, __m256i w, __m256i a)
     return c;
 }
 
-NW_INLINE __m256i nw_int_dot_sum(__m256i c)
-{
-    return c;
-}
-
 NW_INLINE void nw_int_dots(__m256i *c, __m256i w0, __m256i w1, __m256i a)
 {
     c[0] = nw_int_dot(c[0], w0, a);
@@ -113,11 +103,20 @@ NW_INLINE __m256i nw_int_dot(__m256i c, __m256i w, __m256i a)
     return c;
 }
 
-NW_INLINE __m256i nw_int_dot_sum(__m256i c)
-{
-    return _mm256_madd_epi16(c, _mm256_set1_epi16(1));
-}
 #endif
+
+/* The first dot of a sum. */
+NW_INLINE __m256i nw_int_first(__m256i w, __m256i a)
+{
+    return NW_INT_VNNI ? nw_int_dot(_mm256_setzero_si256(), w, a) : _mm256_maddubs_epi16(w, a);
+}
+
+/* 2^shift times the sums, shift at most 14. */
+NW_INLINE __m256i nw_int_dot_sum(__m256i c, const int shift)
+{
+    return NW_INT_VNNI ? _mm256_slli_epi32(c, shift)
+                       : _mm256_madd_epi16(c, _mm256_set1_epi16((short)(1 << shift)));
+}
 
 /* c += the sum over 2 of s16(w) * s16(a) in each lane. */
 NW_INLINE __m256i nw_int_pair(__m256i c, __m256i w, __m256i a)

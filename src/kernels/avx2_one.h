@@ -69,9 +69,9 @@ NW_INLINE void nw_one_ask(const uint8_t *p, const unsigned bytes)
 }
 
 /* 64 bytes of nibbles into sums of low and of high ones, [plane][v]; a, b: activations of the low ones and
- * of the high ones, a plane each. Sums of INT4 may be the same. */
+ * of the high ones, a plane each. Sums of INT4 hold both. */
 NW_INLINE void nw_one_step(const uint8_t *w, const uint8_t *const a[2], const uint8_t *const b[2],
-                           __m256i *low, __m256i *high, const nw_one_form f)
+                           __m256i *low, __m256i *high, const bool first, const nw_one_form f)
 {
     const __m256i mask = _mm256_set1_epi8(0x0F);
     const __m256i table = _mm256_broadcastsi128_si256(
@@ -87,80 +87,90 @@ NW_INLINE void nw_one_step(const uint8_t *w, const uint8_t *const a[2], const ui
             x1 = _mm256_shuffle_epi8(table, x1);
         }
         NW_EACH(p, f.np) {
-            low[p * 2 + v] = nw_int_dot(low[p * 2 + v], x0, nw_int_spread(a[p]));
-            high[p * 2 + v] = nw_int_dot(high[p * 2 + v], x1, nw_int_spread(b[p]));
+            const __m256i at = nw_int_spread(a[p]);
+            const __m256i bt = nw_int_spread(b[p]);
+            const unsigned q = p * 2 + v;
+            low[q] = first ? nw_int_first(x0, at) : nw_int_dot(low[q], x0, at);
+            if (nw_one_is_fp4(f)) {
+                high[q] = first ? nw_int_first(x1, bt) : nw_int_dot(high[q], x1, bt);
+            } else {
+                low[q] = nw_int_dot(low[q], x1, bt);
+            }
         }
     }
 }
 
-/* The exact sum of both planes; c: low (or only) bytes' [v], then high ones'. */
-NW_INLINE __m256i nw_one_join(const __m256i *c, unsigned v, const nw_one_form f)
+/* The exact sums of all planes added to s; c: [plane][v], low bytes first where there are two. */
+NW_INLINE __m256i nw_one_join(__m256i s, const __m256i *c, unsigned v, const nw_one_form f)
 {
-    return f.np == 1 ? c[v] : _mm256_add_epi32(_mm256_slli_epi32(c[2 + v], 8), c[v]);
+    s = _mm256_add_epi32(s, nw_int_dot_sum(c[v], 0));
+    return f.np == 1 ? s : _mm256_add_epi32(s, nw_int_dot_sum(c[2 + v], 8));
 }
 
 /* A group of nibbles: sums [half][v], of NVFP4 those of its halves, otherwise of all in the first. */
 NW_INLINE void nw_one_nibbles(const uint8_t *w, const uint8_t *const a[2], __m256i sum[2][2],
                               const nw_one_form f)
 {
-    __m256i all[2][4];
-
-    NW_EACH(q, 2 * f.np) {
-        all[0][q] = all[1][q] = _mm256_setzero_si256();
-    }
     const uint8_t *at[2] = {a[0], f.np == 2 ? a[1] : a[0]};
     const size_t half = f.steps * (size_t)4;
     const unsigned at_once =
         f.steps < 4 ? f.steps : 4; /* no more fit in the sums of nw_int_dot() */
+
+    NW_EACH(v, 2) {
+        sum[0][v] = sum[1][v] = _mm256_setzero_si256();
+    }
     for (unsigned j = f.steps; j > 0; j -= at_once, w += 256) {
         __m256i low[4];
         __m256i high[4];
-        NW_EACH(q, 2 * f.np) {
-            low[q] = high[q] = _mm256_setzero_si256();
-        }
         NW_EACH(i, at_once) {
             const uint8_t *const low_at[2] = {at[0] + i * 4, at[1] + i * 4};
             const uint8_t *const high_at[2] = {at[0] + half + i * 4, at[1] + half + i * 4};
-            nw_one_step(w + i * 64, low_at, high_at, low, nw_one_is_fp4(f) ? high : low, f);
+            nw_one_step(w + i * 64, low_at, high_at, low, high, i == 0, f);
         }
-        NW_EACH(q, 2 * f.np) {
-            all[0][q] = _mm256_add_epi32(all[0][q], nw_int_dot_sum(low[q]));
+        NW_EACH(v, 2) {
+            sum[0][v] = nw_one_join(sum[0][v], low, v, f);
             if (nw_one_is_fp4(f)) {
                 const unsigned h = f.k == NW_ONE_NVFP4 ? 1 : 0;
-                all[h][q] = _mm256_add_epi32(all[h][q], nw_int_dot_sum(high[q]));
+                sum[h][v] = nw_one_join(sum[h][v], high, v, f);
             }
         }
         NW_EACH(q, 2) {
             at[q] += 16;
         }
     }
-    NW_EACH(v, 2) {
-        sum[0][v] = nw_one_join(all[0], v, f);
-        sum[1][v] = nw_one_join(all[1], v, f);
-    }
 }
 
-/* Scales of rows 8 v to 8 v + 7 of a group, or of half h of it (NVFP4). */
-NW_INLINE __m256 nw_one_scale(const uint8_t *group, const nw_chunk *chunk, uint32_t i, unsigned h,
-                              unsigned v, const nw_one_form f)
+/* Scales of NVFP4 are taken 2^-8 times: what is left of their exponents as halves (x86_scales.c). A power
+ * of two changes no digit of a sum and may wait for its end. */
+NW_INLINE __m256 nw_one_left(const nw_one_form f)
 {
-    const __m128i *at = (const __m128i *)(const void *)(group + v * 16);
-    const uint8_t *bytes = group + (size_t)h * 16 + v * 8;
+    return _mm256_set1_ps(f.k == NW_ONE_NVFP4 ? 256 : 1);
+}
 
-    if (f.k == NW_ONE_K) {
-        return _mm256_load_ps(chunk->scale[i % NW_CHUNK] + v * 8);
+/* Scales of rows 8 v to 8 v + 7 of a group, or of half h of it (NVFP4: 2^-8 times). */
+NW_INLINE void nw_one_scale(const uint8_t *group, const nw_chunk *chunk, uint32_t i, unsigned h,
+                            __m256 scale[2], const nw_one_form f)
+{
+    if (f.k == NW_ONE_NVFP4) {
+        const __m128i *at = (const __m128i *)(const void *)(group + (size_t)h * 16);
+        const __m256i x = _mm256_slli_epi16(_mm256_cvtepi8_epi16(_mm_loadu_si128(at)), 7);
+        const __m256i h16 = _mm256_and_si256(x, _mm256_set1_epi16((short)0xBFFF));
+        scale[0] = _mm256_cvtph_ps(_mm256_castsi256_si128(h16));
+        scale[1] = _mm256_cvtph_ps(_mm256_extracti128_si256(h16, 1));
+        return;
     }
-    if (!nw_one_is_fp4(f)) {
-        return _mm256_cvtph_ps(_mm_loadu_si128(at));
+    NW_EACH(v, 2) {
+        if (f.k == NW_ONE_K) {
+            scale[v] = _mm256_load_ps(chunk->scale[i % NW_CHUNK] + v * 8);
+        } else if (f.k == NW_ONE_MXFP4) {
+            const __m128i codes = _mm_loadl_epi64((const __m128i *)(const void *)(group + v * 8));
+            scale[v] = _mm256_castsi256_ps(_mm256_max_epu32(
+                _mm256_slli_epi32(_mm256_cvtepu8_epi32(codes), 23), _mm256_set1_epi32(0x00400000)));
+        } else {
+            scale[v] =
+                _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(group + v * 16)));
+        }
     }
-    const __m128i codes = _mm_loadl_epi64((const __m128i *)(const void *)bytes);
-    if (f.k == NW_ONE_MXFP4) {
-        return _mm256_castsi256_ps(_mm256_max_epu32(
-            _mm256_slli_epi32(_mm256_cvtepu8_epi32(codes), 23), _mm256_set1_epi32(0x00400000)));
-    }
-    const __m128i x = _mm_slli_epi16(_mm_cvtepi8_epi16(codes), 7); /* see x86_scales.c */
-    const __m128i h16 = _mm_and_si128(x, _mm_set1_epi16((short)0xBFFF));
-    return _mm256_mul_ps(_mm256_cvtph_ps(h16), _mm256_set1_ps(256));
 }
 
 NW_INLINE __m256 nw_one_min(const uint8_t *group, const nw_chunk *chunk, uint32_t i, __m256 scale,
@@ -205,24 +215,26 @@ NW_INLINE void nw_one_group(const nw_one *o, const uint8_t *group, const nw_chun
     NW_EACH(h, halves) {
         const __m256i n = nw_int_spread(o->sums + (i * halves + h) * sizeof(int32_t));
         const __m256i start = _mm256_mullo_epi32(n, _mm256_set1_epi32(-zero));
+        __m256 scale[2];
+        nw_one_scale(group, chunk, i, h, scale, f);
         NW_EACH(v, 2) {
-            const __m256 scale = nw_one_scale(group, chunk, i, h, v, f);
             const __m256i s = zero == 0 ? sum[h][v] : _mm256_add_epi32(sum[h][v], start);
-            y[v] = nw_one_add(y[v], s, scale, act, end);
+            y[v] = nw_one_add(y[v], s, scale[v], act, end);
             if (nw_one_has_min(f)) {
-                y[v] = _mm256_fmadd_ps(nw_one_min(group, chunk, i, scale, v, f),
+                y[v] = _mm256_fmadd_ps(nw_one_min(group, chunk, i, scale[v], v, f),
                                        _mm256_cvtepi32_ps(n), y[v]);
             }
         }
     }
 }
 
-/* y += p * the scale of the INT16 activations of columns `col` and on. */
-NW_INLINE void nw_one_fold(const nw_one *o, uint32_t col, __m256 *p, __m256 *y)
+/* y += p * left * the scale of the INT16 activations of columns `col` and on; left is a power of two. */
+NW_INLINE void nw_one_fold(const nw_one *o, uint32_t col, __m256 left, __m256 *p, __m256 *y)
 {
     const __m256 s = _mm256_set1_ps(nw_int_act_scale(o->a, o->row, col));
 
     NW_EACH(v, 2) {
+        p[v] = _mm256_mul_ps(p[v], left);
         y[v] = _mm256_fmadd_ps(p[v], s, y[v]);
         p[v] = _mm256_setzero_ps();
     }
@@ -249,8 +261,12 @@ NW_INLINE void nw_one_panel(const nw_one *o, const uint8_t *panel, __m256 *y, co
         nw_one_group(o, w, &chunk, i, end == NW_END_FOLD ? p : y, end, f);
         w += o->g.block_bytes;
         if (end == NW_END_FOLD && ((i + 1) % folds == 0 || i + 1 == n)) {
-            nw_one_fold(o, i * f.steps * 8, p, y);
+            nw_one_fold(o, i * f.steps * 8, nw_one_left(f), p, y);
         }
+    }
+    if (end != NW_END_FOLD) {
+        y[0] = _mm256_mul_ps(y[0], nw_one_left(f));
+        y[1] = _mm256_mul_ps(y[1], nw_one_left(f));
     }
 }
 
@@ -318,7 +334,7 @@ NW_INLINE void nw_one_byte_groups(const nw_one *o, const uint8_t *panel, uint32_
         }
         nw_one_byte_group(o, codes, &chunk, i, a, fold ? p : y, bytes);
         if (fold && (((i + 1) & (folds - 1)) == 0 || i + 1 == o->g.n_groups)) {
-            nw_one_fold(o, i * o->g.cols, p, y);
+            nw_one_fold(o, i * o->g.cols, _mm256_set1_ps(1), p, y);
         }
     }
 }
