@@ -24,6 +24,7 @@ struct nw_artifact_writer {
     nw_folder folder;
     nw_manifest manifest;
     nw_st_writer *st;
+    nw_writer manifest_file;
     nw_sha256 hash;
     size_t current;          /* tensor being written */
     uint64_t n_written;      /* bytes of it */
@@ -448,19 +449,48 @@ static void count_bits(nw_manifest *m)
     m->effective_bits = 8 * bytes_all / fmax(1, n_all);
 }
 
-static nw_status write_manifest(const nw_artifact_writer *w, nw_error *err)
+static nw_status place_manifest(nw_artifact_writer *w, nw_error *err)
 {
     char *path = nw_path_join(w->folder.tmp, "manifest.json");
     char *text = nw_manifest_text(&w->manifest);
+    nw_writer *f = &w->manifest_file;
     nw_status st = NW_OK;
 
     if (path == NULL || text == NULL) {
         st = nw_fail(err, NW_E_NOMEM, "%s: no memory for the manifest", w->folder.path);
     } else {
-        st = nw_file_write(path, text, strlen(text), err);
+        st = nw_writer_open(f, path, err);
+        st = st == NW_OK ? nw_writer_write(f, text, strlen(text), err) : st;
+        st = st == NW_OK ? nw_writer_place(f, err) : st;
     }
     free(path);
     free(text);
+    return st;
+}
+
+static nw_status sync_files(void *ctx, nw_error *err)
+{
+    nw_artifact_writer *w = ctx;
+    const nw_status st = nw_st_writer_sync(w->st, err);
+
+    return st == NW_OK ? nw_writer_sync(&w->manifest_file, err) : st;
+}
+
+/* Reads everything back while it is on its way to the disk. */
+static nw_status sync_and_verify(nw_artifact_writer *w, nw_error *err)
+{
+    nw_error late = {.code = NW_OK};
+    nw_status st = w->behind != NULL ? NW_OK : nw_behind_open(&w->behind, err);
+
+    st = st == NW_OK ? nw_behind_give(w->behind, sync_files, w, err) : st;
+    if (st != NW_OK) {
+        return st;
+    }
+    st = nw_artifact_verify(w->folder.tmp, NULL, NULL, NULL, err);
+    if (nw_behind_wait(w->behind, &late) != NW_OK && st == NW_OK) {
+        *err = late;
+        st = late.code;
+    }
     return st;
 }
 
@@ -472,20 +502,14 @@ nw_status nw_artifact_writer_commit(nw_artifact_writer *w, nw_error *err)
         return nw_fail(err, NW_E_RANGE, "%s: %zu of %zu tensors were written", w->folder.path,
                        w->current, w->manifest.n_tensors);
     }
-    st = nw_st_writer_commit(w->st, err);
+    st = nw_st_writer_place(w->st, err);
     if (st == NW_OK) {
         count_bits(&w->manifest);
         st = nw_manifest_seal(&w->manifest, err);
     }
-    if (st == NW_OK) {
-        st = write_manifest(w, err);
-    }
-    if (st == NW_OK) {
-        st = nw_artifact_verify(w->folder.tmp, NULL, NULL, NULL, err);
-    }
-    if (st == NW_OK) {
-        st = remove_journal(w, err);
-    }
+    st = st == NW_OK ? place_manifest(w, err) : st;
+    st = st == NW_OK ? sync_and_verify(w, err) : st;
+    st = st == NW_OK ? remove_journal(w, err) : st;
     return st == NW_OK ? nw_folder_commit(&w->folder, err) : st;
 }
 
@@ -499,6 +523,7 @@ nw_manifest nw_artifact_writer_take_manifest(nw_artifact_writer *w)
 
 static void release(nw_artifact_writer *w)
 {
+    nw_writer_close(&w->manifest_file);
     nw_journal_close(w->journal);
     json_decref(w->identity);
     json_decref(w->done);

@@ -415,24 +415,53 @@ static nw_status sync_parent(const char *path, nw_error *err)
     return st;
 }
 
-nw_status nw_writer_commit(nw_writer *w, nw_error *err)
+static nw_status sync_and_close(nw_writer *w, nw_error *err)
 {
-    if (flush_block(w, err) != NW_OK) {
-        return err->code;
-    }
     if (fsync(w->fd) != 0) {
         return io_fail(err, w->path, "sync");
     }
     const int fd = w->fd;
     w->fd = -1;
-    if (close(fd) != 0) {
-        return io_fail(err, w->path, "close");
-    }
-    if (rename(w->tmp_path, w->path) != 0) {
-        return io_fail(err, w->path, "rename the temporary file to it");
+    return close(fd) == 0 ? NW_OK : io_fail(err, w->path, "close");
+}
+
+static nw_status rename_file(const nw_writer *w, nw_error *err)
+{
+    return rename(w->tmp_path, w->path) == 0
+               ? NW_OK
+               : io_fail(err, w->path, "rename the temporary file to it");
+}
+
+nw_status nw_writer_commit(nw_writer *w, nw_error *err)
+{
+    nw_status st = flush_block(w, err);
+
+    st = st == NW_OK ? sync_and_close(w, err) : st;
+    st = st == NW_OK ? rename_file(w, err) : st;
+    if (st != NW_OK) {
+        return st;
     }
     w->open = false;
     return sync_parent(w->path, err);
+}
+
+nw_status nw_writer_place(nw_writer *w, nw_error *err)
+{
+    nw_status st = flush_block(w, err);
+
+    st = st == NW_OK ? rename_file(w, err) : st;
+    if (st == NW_OK) {
+        free(w->tmp_path); /* nothing to unlink any more */
+        w->tmp_path = NULL;
+    }
+    return st;
+}
+
+nw_status nw_writer_sync(nw_writer *w, nw_error *err)
+{
+    const nw_status st = sync_and_close(w, err);
+
+    return st == NW_OK ? sync_parent(w->path, err) : st;
 }
 
 static void release_writer(nw_writer *w)

@@ -61,6 +61,10 @@ NW_MUST_USE nw_status nw_writer_resume(nw_writer *w, const char *path, const cha
 NW_MUST_USE nw_status nw_writer_write(nw_writer *w, const void *bytes, size_t n, nw_error *err);
 NW_MUST_USE nw_status nw_writer_pad(nw_writer *w, size_t alignment, nw_error *err); /* zeros */
 NW_MUST_USE nw_status nw_writer_commit(nw_writer *w, nw_error *err); /* fsync, rename */
+/* A commit in two halves, for a file of a folder that gets its name later: first the file has its name, then,
+ * by any thread, it is on the disk. */
+NW_MUST_USE nw_status nw_writer_place(nw_writer *w, nw_error *err);
+NW_MUST_USE nw_status nw_writer_sync(nw_writer *w, nw_error *err);
 void nw_writer_close(nw_writer *w);
 /* Closes without commit and leaves the temporary file, as far as it was written, to a later resume. */
 void nw_writer_keep(nw_writer *w);

@@ -80,6 +80,9 @@ NW_MUST_USE nw_status nw_st_writer_write(nw_st_writer *w, const char *name, cons
                                          size_t n_bytes, nw_error *err);
 /* Refuses while declared bytes are missing; then fsync and rename. */
 NW_MUST_USE nw_status nw_st_writer_commit(nw_st_writer *w, nw_error *err);
+/* The same in two halves: see nw_writer_place. */
+NW_MUST_USE nw_status nw_st_writer_place(nw_st_writer *w, nw_error *err);
+NW_MUST_USE nw_status nw_st_writer_sync(nw_st_writer *w, nw_error *err);
 void nw_st_writer_close(nw_st_writer *w); /* without commit: removes what was written */
 void nw_st_writer_keep(nw_st_writer *w);  /* leaves it to a later resume; takes NULL */
 

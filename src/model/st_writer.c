@@ -242,14 +242,31 @@ nw_status nw_st_writer_write(nw_st_writer *w, const char *name, const void *byte
     return st;
 }
 
-nw_status nw_st_writer_commit(nw_st_writer *w, nw_error *err)
+static nw_status check_complete(nw_st_writer *w, nw_error *err)
 {
     advance(w);
     if (w->at < w->n) {
         return nw_fail(err, NW_E_RANGE, "%s: tensor '%s' is not complete: %zu of %zu bytes",
                        w->file.path, w->names[w->at], w->done, w->sizes[w->at]);
     }
-    return nw_writer_commit(&w->file, err);
+    return NW_OK;
+}
+
+nw_status nw_st_writer_commit(nw_st_writer *w, nw_error *err)
+{
+    const nw_status st = check_complete(w, err);
+    return st == NW_OK ? nw_writer_commit(&w->file, err) : st;
+}
+
+nw_status nw_st_writer_place(nw_st_writer *w, nw_error *err)
+{
+    const nw_status st = check_complete(w, err);
+    return st == NW_OK ? nw_writer_place(&w->file, err) : st;
+}
+
+nw_status nw_st_writer_sync(nw_st_writer *w, nw_error *err)
+{
+    return nw_writer_sync(&w->file, err);
 }
 
 static void release(nw_st_writer *w)

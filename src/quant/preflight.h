@@ -8,7 +8,7 @@
 #include "quant/recipe.h"
 
 /* Packed bytes of a tensor held at one time; large enough for every thread to have several panels. */
-#define NW_QUANTIZE_BLOCK ((size_t)8 << 20)
+#define NW_QUANTIZE_BLOCK ((size_t)2 << 20)
 
 typedef struct {
     nw_buf text; /* a line or more for each */
