@@ -97,11 +97,22 @@ static void gate_row(const nw_dec_verdict *v, int width, nw_buf *out)
     (void)nw_buf_printf(out, "      %s\n", v->row.why);
 }
 
+static bool names_quality(const nw_policy *p)
+{
+    for (size_t g = 0; g < p->n_gates; g++) {
+        if (!nw_gate_is_speed(p->gates[g].kind)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* PASS, or what stands against it. */
 static void sum_up(const nw_decision *d, size_t i, nw_buf *out)
 {
     (void)nw_buf_printf(out, "%s: quality %s", d->candidates[i].name,
-                        nw_verdict_name(d->quality[i]));
+                        names_quality(d->policy) ? nw_verdict_name(d->quality[i])
+                                                 : "not judged (the policy has no gate of it)");
     if (i > 0 && d->policy->holm && d->n_candidates > 2) {
         char coarse[128];
         (void)nw_buf_printf(out, ", p %.2g after Holm over %zu candidates%s", d->p_holm[i],

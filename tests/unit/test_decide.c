@@ -115,6 +115,21 @@ static void a_failed_speed_gate_counts_in_its_regime_only(void **state)
     assert_non_null(strstr(f->d.regimes[NW_REGIME_SATURATED].why, "fallback: baseline"));
 }
 
+static void a_policy_without_quality_gates_judges_none(void **state)
+{
+    fixture *f = *state;
+    nw_buf out;
+
+    nw_buf_init(&out, (size_t)1 << 20);
+    make_select(f);
+    decide(f, "policy: speed\n" SHORT
+              "gates:\n  - {name: p99 TPOT, kind: tpot, regime: saturated, limit_ms: 30}\n");
+    nw_decision_print(&f->d, &out);
+    assert_non_null(strstr(out.data, "int8: quality not judged (the policy has no gate of it)"));
+    assert_null(strstr(out.data, "quality PASS"));
+    nw_buf_release(&out);
+}
+
 /* ---- two 4-bit artifacts that both fit ---- */
 
 static void two_4bit_artifacts(void **state)
@@ -477,6 +492,7 @@ int main(void)
         TEST(select_a_format),
         TEST(another_policy_is_another_decision),
         TEST(a_failed_speed_gate_counts_in_its_regime_only),
+        TEST(a_policy_without_quality_gates_judges_none),
         TEST(two_4bit_artifacts),
         TEST(two_regimes_two_conclusions),
         TEST(goodput_is_taken_at_each_ones_best_rate),
