@@ -51,14 +51,10 @@ TINY = (
     ("nvfp4", FP4), ("mxfp4", FP4), ("fp8-e4m3", ("rtn",)), ("fp8-e5m2", ("rtn",)), ("bf16", ("rtn",)),
     *((b, BLOCK) for b in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0")),
 )
+K_QUANTS = tuple((b, ("refit", "imatrix")) for b in ("q4_k", "q5_k", "q6_k"))
 TABLE = {"tiny1m": TINY, "stories260K": TINY,  # whose rows of 172 are no whole blocks: said, and left out
-         "gemma": (), "smol": (
-    ("int8", ("rtn", "gptq")), ("int8-g32", ("refit", "gptq")), ("fp8-e4m3", ("rtn",)),
-    *((f"int4-g{g}{end}", ("rtn", "gptq-refit")) for g in (32, 64) for end in ("", "-zp", "-min")),
-    *((f"int{b}-g32{end}", ("rtn", "gptq-refit")) for b in (2, 3) for end in ("", "-min")),
-    ("nvfp4", ("rtn", "gptq")), ("mxfp4", ("rtn", "gptq")),
-    *((b, ("refit", "imatrix")) for b in ("q4_0", "q4_1", "q5_0", "q8_0", "q4_k", "q5_k", "q6_k")),
-)}
+         "gemma": (), "smol": TINY + K_QUANTS}
+CELLS = {name: [(layout, method) for layout, methods in rows for method in methods] for name, rows in TABLE.items()}
 
 
 def texts(bench, model):
