@@ -70,8 +70,11 @@ def command(kind, program, path, dtype, port):
 @contextlib.contextmanager
 def server(kind, program, path, dtype, work):
     port = free_port()
-    env = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_LOGGING_LEVEL": "WARNING",
-           "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
+    env = dict(os.environ)
+    if kind == "vllm":
+        from vllm_kernels import ENVIRONMENT  # needs numpy, which vLLM's Python has
+        env.update(ENVIRONMENT, VLLM_LOGGING_LEVEL="WARNING", VLLM_NO_USAGE_STATS="1",
+                   VLLM_CPU_OMP_THREADS_BIND="nobind", OMP_NUM_THREADS="1")
     log = os.path.join(work, f"server-{port}.log")
     with open(log, "wb") as out:
         p = subprocess.Popen(command(kind, program, path, dtype, port), stdout=out, stderr=out, env=env,
@@ -188,7 +191,7 @@ def unmeasured_slice(theirs, key):
 
 def twin(kind, path, work):
     if kind == "vllm":
-        import mispack  # needs numpy, which vLLM's Python has
+        import mispack
         return mispack.twin(path, work)
     out = os.path.join(work, "twin.gguf")
     g = check_gguf.Gguf(path)

@@ -25,7 +25,7 @@ import sys
 import numpy as np
 
 from mispack import TEXT, activations, twin
-from vllm_kernels import lacks
+from vllm_kernels import ENVIRONMENT, lacks
 
 N_TOKENS, N_BEST = 64, 20
 MAX_EXACT, MAX_WIDE, MAX_SHARE, MAX_FIRST = 1e-3, 0.15, 1.5, 0.01
@@ -49,8 +49,8 @@ def share_rounding(model, path):
 def serve(folder, dtype, out, rounded):
     """Runs in a process of its own: {"ids": [...], "rows": [{id: logprob}, ...], "shared": as rows, or null} of the text.
     rounded: "", or what sharing the decisions of rounding takes."""
-    os.environ.update(VLLM_CPU_KVCACHE_SPACE="1", VLLM_ENABLE_V1_MULTIPROCESSING="0", VLLM_LOGGING_LEVEL="ERROR",
-                      HF_HUB_OFFLINE="1", VLLM_ALLOW_INSECURE_SERIALIZATION="1")
+    os.environ.update(ENVIRONMENT, VLLM_ENABLE_V1_MULTIPROCESSING="0", VLLM_LOGGING_LEVEL="ERROR",
+                      VLLM_ALLOW_INSECURE_SERIALIZATION="1")
     from vllm import LLM, SamplingParams
     llm = LLM(model=folder, dtype=dtype, enforce_eager=True, max_model_len=256, max_num_seqs=1,
               enable_prefix_caching=False)

@@ -1,4 +1,5 @@
-"""What vLLM's CPU build serves on this processor: its library for processors without AVX-512 has fewer kernels.
+"""What vLLM's CPU build serves on this processor: its library for processors without AVX-512 has fewer kernels. And the
+settings that both checks start it with.
 SPDX-License-Identifier: Apache-2.0"""
 import functools
 import subprocess
@@ -6,6 +7,9 @@ import sys
 
 from mispack import quantization
 
+# an engine that takes 600 s to start or 300 s for a step is given up, and other work on the machine may stop it for so long
+ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_ENGINE_READY_TIMEOUT_S": "7200",
+               "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "7200"}
 PROBE = """
 import torch
 from vllm.platforms import current_platform
