@@ -7,12 +7,15 @@
 #include <stddef.h>
 
 static atomic_bool stop;
+static atomic_bool interrupted;
 
-/* The second ^C gets the default action, so that a stuck process can always be ended. A SIGTERM after
- * a ^C does not: a parent that got the same ^C sends one to its children. */
+/* The second ^C gets the default action, so that a stuck process can always be ended. A SIGTERM beside a
+ * ^C does not count: a parent that got the same ^C sends one to its children, and of two that wait the
+ * handler of the SIGTERM runs first. */
 static void on_signal(int sig)
 {
-    if (atomic_exchange(&stop, true) && sig == SIGINT) {
+    atomic_store(&stop, true);
+    if (sig == SIGINT && atomic_exchange(&interrupted, true)) {
         struct sigaction by_default = {.sa_handler = SIG_DFL};
         (void)sigaction(sig, &by_default, NULL);
         (void)raise(sig);
