@@ -63,6 +63,21 @@ static inline void next_words(__m128i m[4], unsigned i)
     m[i] = _mm_sha256msg2_epu32(sum, newest);
 }
 
+/* Rounds 4 i to 4 i + 3 of each message. */
+static inline __attribute__((always_inline)) void rounds_of_each(unsigned n_messages, halves *h,
+                                                                 __m128i m[][4], unsigned i)
+{
+    const __m128i constants = load(round_constants + (size_t)4 * i);
+
+#pragma GCC unroll 2
+    for (unsigned k = 0; k < n_messages; k++) {
+        four_rounds(&h[k], _mm_add_epi32(m[k][i % 4], constants));
+        if (i < 12) {
+            next_words(m[k], i % 4);
+        }
+    }
+}
+
 /* n_messages is a constant: 1 or 2. */
 static inline __attribute__((always_inline)) void add_blocks(unsigned n_messages,
                                                              uint32_t *const state[],
@@ -88,14 +103,7 @@ static inline __attribute__((always_inline)) void add_blocks(unsigned n_messages
         }
 #pragma GCC unroll 16
         for (unsigned i = 0; i < 16; i++) {
-            const __m128i constants = load(round_constants + (size_t)4 * i);
-#pragma GCC unroll 2
-            for (unsigned k = 0; k < n_messages; k++) {
-                four_rounds(&h[k], _mm_add_epi32(m[k][i % 4], constants));
-                if (i < 12) {
-                    next_words(m[k], i % 4);
-                }
-            }
+            rounds_of_each(n_messages, h, m, i);
         }
 #pragma GCC unroll 2
         for (unsigned k = 0; k < n_messages; k++) {
