@@ -98,7 +98,8 @@ void nw_file_unmap(nw_file *f)
     *f = (nw_file){0};
 }
 
-void nw_file_ahead(const uint8_t *bytes, size_t n)
+/* Of the pages that hold them; what it does changes no byte. */
+static void advise(const uint8_t *bytes, size_t n, int advice)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     const size_t before = (uintptr_t)bytes % page;
@@ -106,7 +107,27 @@ void nw_file_ahead(const uint8_t *bytes, size_t n)
     const uint8_t *first = bytes - before;
 
     memcpy(&begin, &first, sizeof begin);
-    (void)madvise(begin, n + before, MADV_WILLNEED); /* only faster */
+    (void)madvise(begin, n + before, advice);
+}
+
+void nw_file_ahead(const uint8_t *bytes, size_t n)
+{
+    advise(bytes, n, MADV_WILLNEED);
+}
+
+void nw_file_leave(const uint8_t *bytes, size_t n)
+{
+    advise(bytes, n, MADV_DONTNEED);
+}
+
+void nw_file_forget(const char *path, uint64_t at, uint64_t n)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd >= 0) {
+        (void)posix_fadvise(fd, (off_t)at, (off_t)n, POSIX_FADV_DONTNEED);
+        (void)close(fd);
+    }
 }
 
 nw_status nw_file_stamp_of(const char *path, nw_file_stamp *out, nw_error *err)

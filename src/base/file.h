@@ -18,6 +18,12 @@ NW_MUST_USE nw_status nw_file_map(const char *path, nw_file *out, nw_error *err)
 void nw_file_unmap(nw_file *f);
 /* Bytes of a mapping that will be read soon: the system begins to fetch them, and nobody waits. */
 void nw_file_ahead(const uint8_t *bytes, size_t n);
+/* Bytes of a mapping that are done with: this process lets them go. Read again they come back, from the
+ * system's memory or, after nw_file_forget, from the disk. */
+void nw_file_leave(const uint8_t *bytes, size_t n);
+/* Bytes [at, at + n) of a file, which the system need not keep in memory: those that no process has mapped
+ * leave it. */
+void nw_file_forget(const char *path, uint64_t at, uint64_t n);
 
 /* What changes when a file does, without reading it. */
 typedef struct {

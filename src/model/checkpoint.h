@@ -87,7 +87,8 @@ void nw_checkpoint_close(nw_checkpoint *c);
 
 /* Files that hold tensors, in shard order. */
 uint32_t nw_checkpoint_n_files(const nw_checkpoint *c);
-const char *nw_checkpoint_file(const nw_checkpoint *c, uint32_t file); /* NULL past the last */
+const char *nw_checkpoint_file(const nw_checkpoint *c, uint32_t file);     /* NULL past the last */
+const uint8_t *nw_checkpoint_bytes(const nw_checkpoint *c, uint32_t file); /* its mapping */
 
 nw_ckpt_kind nw_checkpoint_kind(const nw_checkpoint *c);
 const char *nw_ckpt_kind_name(nw_ckpt_kind kind); /* "gguf", "hf", "llama2.c" */

@@ -73,6 +73,19 @@ const char *nw_checkpoint_file(const nw_checkpoint *c, uint32_t file)
     return NULL;
 }
 
+const uint8_t *nw_checkpoint_bytes(const nw_checkpoint *c, uint32_t file)
+{
+    switch (c->kind) {
+    case NW_CKPT_GGUF:
+        return nw_gguf_bytes(c->gguf, file);
+    case NW_CKPT_HF:
+        return nw_st_bytes(c->st, file);
+    case NW_CKPT_LLAMA2C:
+        return file == 0 ? c->file.data : NULL;
+    }
+    return NULL;
+}
+
 uint32_t nw_checkpoint_n_files(const nw_checkpoint *c)
 {
     switch (c->kind) {

@@ -289,6 +289,11 @@ const char *nw_gguf_path(const nw_gguf *g, uint32_t file)
     return file < g->n_shards ? g->shards[file].path : NULL;
 }
 
+const uint8_t *nw_gguf_bytes(const nw_gguf *g, uint32_t file)
+{
+    return file < g->n_shards ? g->shards[file].data : NULL;
+}
+
 uint32_t nw_gguf_n_files(const nw_gguf *g)
 {
     return g->n_shards;

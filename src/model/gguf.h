@@ -67,6 +67,8 @@ void nw_gguf_close(nw_gguf *g);
 
 uint32_t nw_gguf_version(const nw_gguf *g);
 const char *nw_gguf_path(const nw_gguf *g, uint32_t file); /* as opened; NULL from n_files on */
+const uint8_t *nw_gguf_bytes(const nw_gguf *g,
+                             uint32_t file); /* of the whole file; NULL likewise */
 uint32_t nw_gguf_n_files(const nw_gguf *g);
 
 size_t nw_gguf_n_kv(const nw_gguf *g);

@@ -370,9 +370,7 @@ nw_status nw_st_read(const char *name, const uint8_t *bytes, size_t n, nw_safete
     s->n_files = 1;
     s->files[0] = (st_file){.path = name, .data = bytes, .size = n};
     nw_status st = read_file(s, 0, err);
-    if (st == NW_OK) {
-        st = seal(s, err);
-    }
+    st = st == NW_OK ? seal(s, err) : st;
     if (st != NW_OK) {
         nw_st_close(s);
         return st;
@@ -495,9 +493,7 @@ static nw_status open_index(const char *path, nw_safetensors **out, nw_error *er
         s = new_set(files.n);
         st = s != NULL ? open_listed(s, path, &files, err) : no_memory(path, err);
     }
-    if (st == NW_OK) {
-        st = seal(s, err);
-    }
+    st = st == NW_OK ? seal(s, err) : st;
     if (st == NW_OK) {
         st = check_map(s, path, map, err);
     }
@@ -519,9 +515,7 @@ static nw_status open_single(const char *path, nw_safetensors **out, nw_error *e
         return no_memory(path, err);
     }
     nw_status st = map_file(s, path, err);
-    if (st == NW_OK) {
-        st = seal(s, err);
-    }
+    st = st == NW_OK ? seal(s, err) : st;
     if (st != NW_OK) {
         nw_st_close(s);
         return st;
@@ -590,6 +584,11 @@ uint32_t nw_st_n_files(const nw_safetensors *s)
 const char *nw_st_path(const nw_safetensors *s, uint32_t file)
 {
     return file < s->n_files ? s->files[file].path : NULL;
+}
+
+const uint8_t *nw_st_bytes(const nw_safetensors *s, uint32_t file)
+{
+    return file < s->n_files ? s->files[file].data : NULL;
 }
 
 const char *nw_st_metadata(const nw_safetensors *s, const char *key)

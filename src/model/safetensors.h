@@ -45,6 +45,7 @@ const nw_st_tensor *nw_st_at(const nw_safetensors *s, size_t i);           /* so
 const nw_st_tensor *nw_st_find(const nw_safetensors *s, const char *name); /* NULL: absent */
 uint32_t nw_st_n_files(const nw_safetensors *s);
 const char *nw_st_path(const nw_safetensors *s, uint32_t file);
+const uint8_t *nw_st_bytes(const nw_safetensors *s, uint32_t file); /* of the whole file */
 /* Value of a __metadata__ key of the first file; NULL: absent. */
 const char *nw_st_metadata(const nw_safetensors *s, const char *key);
 

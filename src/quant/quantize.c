@@ -302,7 +302,7 @@ static nw_status write_panels(nw_quantize_driver *d, block_job *job, nw_tensor_e
         *err = late;
         st = late.code;
     }
-    nw_source_digest_used(d->source, choice->tensor->n_bytes);
+    nw_source_digest_used(d->source, choice->tensor);
     return st;
 }
 
@@ -345,6 +345,7 @@ static nw_status write_vector(nw_quantize_driver *d, const nw_recipe_choice *cho
         nw_tensor_error_measure(&e, v, v, t->n_cols);
         st = nw_artifact_writer_add(d->writer, v, t->n_cols * sizeof *v, err);
     }
+    nw_source_digest_used(d->source, t);
     free(v);
     return st == NW_OK ? nw_artifact_writer_end_tensor(d->writer, &e, NULL, err) : st;
 }
@@ -359,7 +360,7 @@ static size_t take_up(nw_quantize_driver *d)
         const nw_ckpt_tensor *t = d->choices[i].tensor;
         const json_t *note = nw_artifact_writer_note(d->writer, i);
         d->n_done += (uint64_t)t->n_rows * t->n_cols;
-        nw_source_digest_used(d->source, t->n_bytes);
+        nw_source_digest_used(d->source, t);
         if (note != NULL) {
             (void)json_array_append(d->report, (json_t *)(uintptr_t)note);
         }
@@ -459,6 +460,7 @@ nw_status nw_quantize(const nw_quantize_options *o, nw_manifest *summary, nw_err
         *summary = nw_artifact_writer_take_manifest(d.writer);
     }
     nw_source_digest_close(d.source);
+    nw_source_pages_close(d.pages);
     close_writer(&d, st, err);
     nw_input_cache_close(&d.inputs);
     json_decref(d.report);

@@ -67,6 +67,11 @@ static nw_status check_tokenizer(const nw_quantize_driver *d, nw_error *err)
     return st == NW_OK ? st : nw_context(err, "tokenizer (--no-tokenizer does without one)");
 }
 
+static uint64_t memory_left(const nw_quantize_options *o)
+{
+    return o->memory_bytes > 0 ? o->memory_bytes : nw_room_memory();
+}
+
 /* The recipe against the model, and the room that the result takes. */
 static void check_fit(nw_quantize_driver *d, nw_preflight *p, nw_error *err)
 {
@@ -87,10 +92,9 @@ static void check_fit(nw_quantize_driver *d, nw_preflight *p, nw_error *err)
     }
     const nw_quantize_need need = nw_preflight_need(d->choices, d->n, nw_pool_threads(d->pool));
     const uint64_t disk = o->disk_bytes > 0 ? o->disk_bytes : nw_room_disk(o->out);
-    const uint64_t memory = o->memory_bytes > 0 ? o->memory_bytes : nw_room_memory();
     (void)nw_preflight_check(
         p, nw_preflight_disk(o->out, need.disk, nw_folder_left_bytes(o->out), disk, err), err);
-    (void)nw_preflight_check(p, nw_preflight_memory(need.memory, memory, err), err);
+    (void)nw_preflight_check(p, nw_preflight_memory(need.memory, memory_left(o), err), err);
 }
 
 /* Stamped before anything is taken out of it. */
@@ -384,7 +388,11 @@ static nw_status open_writer(nw_quantize_driver *d, nw_error *err)
     }
     if (st == NW_OK) {
         d->n_found = nw_artifact_writer_n_done(d->writer);
-        st = nw_source_digest_start(d->ckpt, &d->source, err);
+        st = nw_source_pages_open(d->ckpt, d->choices, d->n, memory_left(d->options), &d->pages,
+                                  err);
+    }
+    if (st == NW_OK) {
+        st = nw_source_digest_start(d->ckpt, d->pages, &d->source, err);
     }
     if (st == NW_OK) {
         nw_artifact_writer_hasher(

@@ -25,6 +25,7 @@ typedef struct {
     size_t n;
     nw_pool *pool;
     nw_artifact_writer *writer;
+    nw_source_pages *pages;   /* of ckpt; NULL: all stay */
     nw_source_digest *source; /* the hash of ckpt, made while it is read */
     nw_digest stamp;          /* of ckpt as it was opened */
     bool hash_failed;

@@ -16,6 +16,7 @@
 
 struct nw_source_digest {
     const nw_checkpoint *ckpt;
+    nw_source_pages *pages;
     nw_behind *thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -119,6 +120,10 @@ static void add_step(nw_source_digest *d, stream s[2], unsigned n_open)
         s[1].at += n[1];
     }
     s[0].at += n[0];
+    if (d->pages != NULL) {
+        nw_file_leave(bytes[0], n[0]);
+        nw_source_pages_hashed(d->pages, s[0].which, s[0].at);
+    }
 }
 
 static nw_status open_stream(const nw_source_digest *d, uint32_t which, stream *s, nw_error *err)
@@ -151,24 +156,16 @@ static unsigned end_streams(nw_source_digest *d, stream s[2], unsigned n_open)
 }
 
 /* How many files at a time: the driver comes to the second of two only when it is through with the first. */
-static unsigned together(const nw_checkpoint *c)
+static unsigned together(const nw_source_digest *d)
 {
-    uint64_t sum = 0;
-
-    for (uint32_t i = 0; i < nw_checkpoint_n_files(c); i++) {
-        nw_file_stamp stamp = {0};
-        nw_error ignored = {0};
-        if (nw_file_stamp_of(nw_checkpoint_file(c, i), &stamp, &ignored) == NW_OK) {
-            sum += stamp.size;
-        }
-    }
-    return nw_room_memory() / 5 * 4 >= sum ? 2 : 1;
+    const bool stays = d->pages == NULL && nw_room_memory() / 5 * 4 >= nw_source_pages_sum(d->ckpt);
+    return stays ? 2 : 1;
 }
 
 static nw_status hash_files(nw_source_digest *d, nw_error *err)
 {
     const uint32_t n_files = nw_checkpoint_n_files(d->ckpt);
-    const unsigned most = together(d->ckpt);
+    const unsigned most = together(d);
     stream s[2] = {0};
     unsigned n_open = 0;
     uint32_t next = 0;
@@ -202,7 +199,8 @@ static nw_status run(void *ctx, nw_error *err)
     return st;
 }
 
-nw_status nw_source_digest_start(const nw_checkpoint *c, nw_source_digest **out, nw_error *err)
+nw_status nw_source_digest_start(const nw_checkpoint *c, nw_source_pages *pages,
+                                 nw_source_digest **out, nw_error *err)
 {
     nw_source_digest *d = calloc(1, sizeof *d);
     nw_digest *files = calloc((size_t)nw_checkpoint_n_files(c) + 1, sizeof *files);
@@ -213,6 +211,7 @@ nw_status nw_source_digest_start(const nw_checkpoint *c, nw_source_digest **out,
         return nw_fail(err, NW_E_NOMEM, "no memory to hash the source");
     }
     d->ckpt = c;
+    d->pages = pages;
     d->files = files;
     d->hashing = true;
     (void)pthread_mutex_init(&d->lock, NULL);
@@ -227,10 +226,13 @@ nw_status nw_source_digest_start(const nw_checkpoint *c, nw_source_digest **out,
     return NW_OK;
 }
 
-void nw_source_digest_used(nw_source_digest *d, uint64_t n_bytes)
+void nw_source_digest_used(nw_source_digest *d, const nw_ckpt_tensor *t)
 {
+    if (d->pages != NULL) {
+        nw_source_pages_used(d->pages, t);
+    }
     (void)pthread_mutex_lock(&d->lock);
-    d->n_used += n_bytes;
+    d->n_used += t->n_bytes;
     (void)pthread_cond_broadcast(&d->changed);
     (void)pthread_mutex_unlock(&d->lock);
 }

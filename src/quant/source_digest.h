@@ -8,15 +8,14 @@
 #define NW_QUANT_SOURCE_DIGEST_H
 
 #include "base/hash.h"
-#include "model/checkpoint.h"
+#include "quant/source_pages.h"
 
 typedef struct nw_source_digest nw_source_digest;
 
-/* c is borrowed until the end. */
-NW_MUST_USE nw_status nw_source_digest_start(const nw_checkpoint *c, nw_source_digest **out,
-                                             nw_error *err);
-void nw_source_digest_used(nw_source_digest *d,
-                           uint64_t n_bytes); /* the driver is done with them */
+/* c is borrowed until the end; so is pages, which may be NULL: what is done with stays in memory then. */
+NW_MUST_USE nw_status nw_source_digest_start(const nw_checkpoint *c, nw_source_pages *pages,
+                                             nw_source_digest **out, nw_error *err);
+void nw_source_digest_used(nw_source_digest *d, const nw_ckpt_tensor *t); /* the driver is done */
 /* n bytes of a message of another thread's, to be hashed beside the source; one lay, then one collect. */
 void nw_source_digest_lay(nw_source_digest *d, nw_sha256 *h, const void *bytes, size_t n);
 /* Waits until they are hashed; hashes them here where the source's hash waits or is over. */
