@@ -224,10 +224,37 @@ NW_CLONES static void move_fit(group_state *s)
     *s->fit = next;
 }
 
+static bool stays(const float *moved)
+{
+    float most = 0;
+
+    for (uint32_t r = 0; r < NW_LANES; r++) {
+        most = fabsf(moved[r]) > most ? fabsf(moved[r]) : most;
+    }
+    return most == 0;
+}
+
 /* Codes alone where a group is too wide to be changed as one. */
 static bool fits_move(const nw_gptq_rows *rows)
 {
     return rows->grid->group <= MAX_GROUP;
+}
+
+/* G of all columns behind a group that moved; of its columns, those that did not at either end are left out. */
+static void spread(const group_state *s, float *g)
+{
+    const uint32_t n = s->h->n;
+    uint32_t first = 0;
+    uint32_t end = s->n;
+
+    while (end > first && stays(s->moved + (size_t)(end - 1) * NW_LANES)) {
+        end--;
+    }
+    while (first < end && stays(s->moved + (size_t)first * NW_LANES)) {
+        first++;
+    }
+    nw_lanes_take_off_t(h_row(s, first) - s->c0, n, n, end - first,
+                        s->moved + (size_t)first * NW_LANES, g);
 }
 
 /* One pass over all groups; returns whether any code changed. */
@@ -249,7 +276,7 @@ static bool sweep(const nw_hessian *h, const nw_gptq_rows *rows)
             move_fit(&s);
             any |= move_codes(&s);
         }
-        nw_lanes_take_off(h->h + s.c0, n, n, s.n, s.moved, g);
+        spread(&s, g);
     }
     return any;
 }
@@ -267,7 +294,7 @@ static void residual(const nw_hessian *h, const nw_gptq_rows *rows)
             const size_t at = (size_t)c0 * NW_LANES + i;
             diff[i] = rows->value[at] - rows->w[at];
         }
-        nw_lanes_take_off(h->h + c0, n, n, m, diff, rows->work);
+        nw_lanes_take_off_t(h->h + (size_t)c0 * n, n, n, m, diff, rows->work);
     }
 }
 

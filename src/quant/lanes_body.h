@@ -1,47 +1,56 @@
 /* The body of lanes.h for the instruction set that the including file is compiled for; that file defines
- * NW_LANES_OPS, the name of the table. Lanes go NW_VEC at a time, as many as a register holds: eight sums
- * of them, a row or column of the matrix each, stay in registers whatever the set.
+ * NW_LANES_OPS, the name of the table. Lanes go NW_VEC at a time, as many as a register holds: sums
+ * of several rows or columns of the matrix stay in registers whatever the set.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "formats/vec.h"
 #include "quant/lanes_ops.h"
 
-/* Rows or columns of a matrix that are read side by side. */
+/* Rows of half_form that are read side by side. */
 #define BLOCK 8u
 
-/* y[i] -= sum over k < m of a[i * row + k * col] x[k], for i < n. Inlined, so that the stride that is 1
- * is a constant of the loop. */
+#define VECS (NW_LANES / NW_VEC)
+/* Rows or columns of take_off side by side: with all lanes of each, their sums fill twelve registers. */
+#define SIDE (12u / VECS)
+
+/* y[i] -= sum over k < m of a[i * row + k * col] x[k], for n_rows, SIDE or 1, of i. Inlined, so that these
+ * and the stride that is 1 are constants of the loop. */
+NW_VEC_INLINE void take_off_side(const float *a, size_t row, size_t col, uint32_t n_rows,
+                                 uint32_t m, const float *x, float *y)
+{
+    nw_vec s[SIDE][VECS] = {{{0}}};
+
+    for (uint32_t k = 0; k < m; k++) {
+        const float *at = a + k * col;
+        nw_vec v[VECS];
+        for (uint32_t q = 0; q < VECS; q++) {
+            v[q] = nw_vec_load(x + (size_t)k * NW_LANES + (size_t)q * NW_VEC);
+        }
+#pragma GCC unroll 12
+        for (uint32_t j = 0; j < n_rows; j++) {
+            for (uint32_t q = 0; q < VECS; q++) {
+                s[j][q] += at[j * row] * v[q];
+            }
+        }
+    }
+#pragma GCC unroll 12
+    for (uint32_t j = 0; j < n_rows; j++) {
+        for (uint32_t q = 0; q < VECS; q++) {
+            float *to = y + (size_t)j * NW_LANES + (size_t)q * NW_VEC;
+            nw_vec_store(to, nw_vec_load(to) - s[j][q]);
+        }
+    }
+}
+
 NW_VEC_INLINE void take_off(const float *a, size_t row, size_t col, uint32_t n, uint32_t m,
                             const float *x, float *y)
 {
     uint32_t i = 0;
 
-    for (; i + BLOCK <= n; i += BLOCK) {
-        for (uint32_t r = 0; r < NW_LANES; r += NW_VEC) {
-            nw_vec s[BLOCK] = {{0}};
-            for (uint32_t k = 0; k < m; k++) {
-                const nw_vec v = nw_vec_load(x + (size_t)k * NW_LANES + r);
-                const float *at = a + i * row + k * col;
-#pragma GCC unroll 8
-                for (uint32_t j = 0; j < BLOCK; j++) {
-                    s[j] += at[j * row] * v;
-                }
-            }
-#pragma GCC unroll 8
-            for (uint32_t j = 0; j < BLOCK; j++) {
-                float *to = y + (size_t)(i + j) * NW_LANES + r;
-                nw_vec_store(to, nw_vec_load(to) - s[j]);
-            }
-        }
+    for (; i + SIDE <= n; i += SIDE) {
+        take_off_side(a + i * row, row, col, SIDE, m, x, y + (size_t)i * NW_LANES);
     }
     for (; i < n; i++) {
-        for (uint32_t r = 0; r < NW_LANES; r += NW_VEC) {
-            float *to = y + (size_t)i * NW_LANES + r;
-            nw_vec s = {0};
-            for (uint32_t k = 0; k < m; k++) {
-                s += a[i * row + k * col] * nw_vec_load(x + (size_t)k * NW_LANES + r);
-            }
-            nw_vec_store(to, nw_vec_load(to) - s);
-        }
+        take_off_side(a + i * row, row, col, 1, m, x, y + (size_t)i * NW_LANES);
     }
 }
 
