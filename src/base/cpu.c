@@ -1,6 +1,7 @@
 /* Processor features and the threads this process may use: see cpu.h. Features count only where the
  * operating system saves their registers (XCR0), which cpuid alone does not say.
- * Sources: Intel SDM vol. 2A (CPUID), vol. 1 ch. 13 (XCR0); Arm ELF HWCAP list of Linux.
+ * Sources: Intel SDM vol. 2A (CPUID), vol. 1 ch. 13 (XCR0), ch. 18 (AMX); arch/x86/xstate.rst of Linux's
+ * documentation; Arm ELF HWCAP list of Linux.
  * SPDX-License-Identifier: Apache-2.0 */
 /* sched_getaffinity and CPU_COUNT are GNU's */
 #define _GNU_SOURCE /* NOLINT(bugprone-reserved-identifier) */
@@ -18,6 +19,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #elif defined(__aarch64__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -70,9 +73,23 @@ static uint32_t features_avx512(uint32_t b7, uint32_t c7, uint32_t a71)
     return f;
 }
 
+/* Linux keeps the tiles' registers (8 KiB a thread) only for processes that have asked. */
+static bool may_use_tiles(void)
+{
+#define REQUEST_PERMISSION 0x1023 /* ARCH_REQ_XCOMP_PERM */
+#define TILE_DATA          18     /* XFEATURE_XTILEDATA */
+    return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+}
+
+static bool has_amx(uint32_t d7, uint64_t xcr0)
+{
+    const bool tiles = has(d7, 22) && has(d7, 24) && has(d7, 25); /* BF16 TILE INT8 */
+    return tiles && (xcr0 & 0x60000) == 0x60000 && may_use_tiles();
+}
+
 static uint32_t probe_features(void)
 {
-    uint32_t a = 0, b = 0, c1 = 0, d = 0;
+    uint32_t a = 0, b = 0, c1 = 0, d = 0, d7 = 0;
     uint32_t a7 = 0, b7 = 0, c7 = 0, a71 = 0;
     uint32_t f = 0;
 
@@ -80,7 +97,7 @@ static uint32_t probe_features(void)
         return 0;
     }
     const uint64_t xcr0 = read_xcr0();
-    if ((xcr0 & 0x06) != 0x06 || __get_cpuid_count(7, 0, &a7, &b7, &c7, &d) == 0) {
+    if ((xcr0 & 0x06) != 0x06 || __get_cpuid_count(7, 0, &a7, &b7, &c7, &d7) == 0) {
         return 0; /* no saved YMM registers */
     }
     if (a7 >= 1) {
@@ -92,6 +109,7 @@ static uint32_t probe_features(void)
     }
     if (f != 0 && (xcr0 & 0xe6) == 0xe6) { /* mask and ZMM registers are saved */
         f |= features_avx512(b7, c7, a71);
+        f |= has_amx(d7, xcr0) ? NW_CPU_AMX : 0;
     }
     return f;
 }

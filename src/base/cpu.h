@@ -18,7 +18,8 @@
     X(AVX512BF16, 5, "avx512bf16")                                  \
     X(NEON, 6, "neon")                                              \
     X(DOTPROD, 7, "dotprod")                                        \
-    X(I8MM, 8, "i8mm")
+    X(I8MM, 8, "i8mm")                                              \
+    X(AMX, 9, "amx") /* tiles, of INT8 and of BF16; Linux lets this process use them */
 
 typedef enum {
 #define NW_CPU_ENUM(name, bit, text) NW_CPU_##name = 1 << (bit),

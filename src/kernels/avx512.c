@@ -7,7 +7,7 @@
 #include "kernels/group.h"
 #include "kernels/tiers.h"
 
-static nw_act_kind act_kind(nw_panel_type type, bool a8)
+nw_act_kind nw_avx512_act_kind(nw_panel_type type, bool a8)
 {
     if (type.kind == NW_PANEL_F32) {
         return NW_ACT_F32;
@@ -22,16 +22,9 @@ static nw_avx512_linear *as_bf16(nw_panel_type type)
                                            : nw_avx512_linear_row_a16;
 }
 
-/* Nibbles with one level of scales; INT4 in groups of 16 is multiplied as the -k layouts are. */
-static bool is_plain_nibble(nw_panel_type type)
-{
-    return type.kind == NW_PANEL_NVFP4 || type.kind == NW_PANEL_MXFP4 ||
-           (type.kind == NW_PANEL_INT4 && !type.two_level && type.group > 16);
-}
-
 static nw_avx512_linear *linear_of(nw_panel_type type, nw_act_kind act)
 {
-    if (is_plain_nibble(type)) {
+    if (nw_is_plain_nibble(type)) {
         return nw_avx512_linear_nibble;
     }
     switch (act) {
@@ -53,7 +46,7 @@ static void linear(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_
     linear_of(w->type, a->kind)(w, a, panel0, panel1, y, ldy);
 }
 
-static void attend(const nw_attn *a)
+void nw_avx512_attend(const nw_attn *a)
 {
     static const nw_attn_ops ops = {.tier = &nw_kernels_avx512,
                                     .scale = nw_avx512_scale,
@@ -66,16 +59,7 @@ static void attend(const nw_attn *a)
 
 const nw_kernels nw_kernels_avx512 = {
     .tier = "avx512",
-    .need = NW_CPU_AVX512 | NW_CPU_AVX512VNNI | NW_CPU_AVX512VBMI | NW_CPU_AVX512BF16,
-    .act_kind = act_kind,
-    .act_pack = nw_avx512_act_pack,
+    .need = NW_AVX512_NEED,
     .linear = linear,
-    .rmsnorm = nw_avx512_rmsnorm,
-    .rope = nw_avx512_rope,
-    .silu_mul = nw_avx512_silu_mul,
-    .gelu_tanh_mul = nw_avx512_gelu_tanh_mul,
-    .add = nw_avx512_add,
-    .softcap = nw_avx512_softcap,
-    .kv_put = nw_avx512_kv_put,
-    .attend = attend,
+    NW_AVX512_OPS,
 };

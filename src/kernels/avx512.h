@@ -98,6 +98,13 @@ NW_INLINE bool nw_one_stream(const nw_act *a)
     return a->kind == NW_ACT_INT8 || a->n_cols <= NW_ONE_STREAM_COLS;
 }
 
+/* Nibbles with one level of scales; INT4 in groups of 16 is multiplied as the -k layouts are. */
+NW_INLINE bool nw_is_plain_nibble(nw_panel_type type)
+{
+    return type.kind == NW_PANEL_NVFP4 || type.kind == NW_PANEL_MXFP4 ||
+           (type.kind == NW_PANEL_INT4 && !type.two_level && type.group > 16);
+}
+
 /* The linear of each pair of weights and activations. */
 typedef void nw_avx512_linear(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
                               float *y, size_t ldy);

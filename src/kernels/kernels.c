@@ -10,7 +10,8 @@
 /* `need` is in each row; the reference needs nothing, so the search always ends. */
 static const nw_kernels *const tiers[] = {
 #if NW_HAVE_X86_KERNELS
-    &nw_kernels_avx512,    &nw_kernels_avx512vnni,   &nw_kernels_avxvnni, &nw_kernels_avx2,
+    &nw_kernels_amx,       &nw_kernels_avx512,       &nw_kernels_avx512vnni,
+    &nw_kernels_avxvnni,   &nw_kernels_avx2,
 #endif
 #if NW_HAVE_NEON_KERNELS
     &nw_kernels_neon_i8mm, &nw_kernels_neon_dotprod, &nw_kernels_neon,

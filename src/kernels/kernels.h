@@ -91,7 +91,8 @@ size_t nw_act_bytes(nw_act_kind kind, uint32_t n_tokens, uint32_t n_cols);
 
 /* How many products of the instruction that multiplies bytes (`narrow doctor` names it) one product of a
  * layer costs: 2 with INT16 activations, which are two bytes, and for INT8 weights in the AVX2 tier, whose
- * products overflow it and go at half its rate as words; otherwise 1. */
+ * products overflow it and go at half its rate as words; otherwise 1. In the AMX tier that instruction is the tiles',
+ * and what vectors multiply there shows as a small share of it. */
 unsigned nw_kernels_dots(const nw_kernels *k, nw_panel_type type, nw_act_kind act);
 
 /* Best tier first, the reference last: a list for tests and for `narrow doctor`. */

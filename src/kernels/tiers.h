@@ -10,6 +10,7 @@ typedef void nw_linear_fn(const nw_weight *w, const nw_act *a, uint32_t panel0, 
 
 extern const nw_kernels nw_kernels_ref;
 #if NW_HAVE_X86_KERNELS
+extern const nw_kernels nw_kernels_amx;
 extern const nw_kernels nw_kernels_avx512;
 extern const nw_kernels nw_kernels_avx512vnni;
 extern const nw_kernels nw_kernels_avxvnni;

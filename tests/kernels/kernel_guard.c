@@ -1,4 +1,4 @@
-/* Holds the speed of the AVX-512 kernels, or of the AVX2 ones where that is what there is, to the roofs of the machine at the moment: products on one
+/* Holds the speed of the AMX kernels, or of the AVX-512 or AVX2 ones where that is what there is, to the roofs of the machine at the moment: products on one
  * thread as a share of the live peak of their instruction, one token's layer on all threads as a
  * share of the live raw read. A share is the median of many short rounds of probe and kernel in the
  * threads' CPU time. The floors are two thirds of what was measured (docs/speed.md), so that what
@@ -32,6 +32,10 @@ static const row products_avx512[] = {
     {{"int4-g128", false}, 0.58}, {{"int4-g32", true}, 0.54},  {{"int4-g32", false}, 0.56},
     {{"nvfp4", true}, 0.40},      {{"nvfp4", false}, 0.48},    {{"mxfp4", true}, 0.52},
 };
+static const row products_amx[] = {
+    {{"bf16", false}, 0.30}, {{"bf16-12", false}, 0.18},  {{"int8", true}, 0.32},
+    {{"int8", false}, 0.20}, {{"int4-g128", true}, 0.18}, {{"int4-g128", false}, 0.18},
+};
 static const row products_avx2[] = {
     {{"int8", true}, 0.40},       {{"int8", false}, 0.38},    {{"int4-g128", true}, 0.34},
     {{"int4-g128", false}, 0.36}, {{"int4-g32", true}, 0.32}, {{"int4-g32", false}, 0.34},
@@ -56,7 +60,8 @@ static const struct {
     const row *products, *streams;
     size_t n_products, n_streams;
 } held[] = {
-    {"avx512", 0, products_avx512, streams_avx512, NW_COUNT(products_avx512),
+    {"amx", 0, products_amx, streams_avx512, NW_COUNT(products_amx), NW_COUNT(streams_avx512)},
+    {"avx512", NW_CPU_AMX, products_avx512, streams_avx512, NW_COUNT(products_avx512),
      NW_COUNT(streams_avx512)},
     {"avx2", NW_CPU_AVX512 | NW_CPU_AVXVNNI, products_avx2, streams_avx2, NW_COUNT(products_avx2),
      NW_COUNT(streams_avx2)},

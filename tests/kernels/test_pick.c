@@ -31,10 +31,13 @@ static struct pick_row {
     {"cooper_lake", VNNI512 | NW_CPU_AVX512BF16, "avx512vnni", "ref"},
     {"zen4", VNNI512 | NW_CPU_AVX512VBMI | NW_CPU_AVX512BF16, "avx512", "ref"},
     {"zen5", VNNI512 | NW_CPU_AVX512VBMI | NW_CPU_AVX512BF16 | NW_CPU_AVXVNNI, "avx512", "ref"},
+    {"sapphire_rapids",
+     VNNI512 | NW_CPU_AVX512VBMI | NW_CPU_AVX512BF16 | NW_CPU_AVXVNNI | NW_CPU_AMX, "amx", "ref"},
+    {"tiles_alone_are_not_enough", VNNI512 | NW_CPU_AVX512VBMI | NW_CPU_AMX, "avx512vnni", "ref"},
     {"cortex_a53", NW_CPU_NEON, "ref", "neon"},
     {"neoverse_n1", NW_CPU_NEON | NW_CPU_DOTPROD, "ref", "dotprod"},
     {"neoverse_v1", NW_CPU_NEON | NW_CPU_DOTPROD | NW_CPU_I8MM, "ref", "i8mm"},
-    {"unknown_bits_as_well", UINT32_MAX, "avx512", "i8mm"},
+    {"unknown_bits_as_well", UINT32_MAX, "amx", "i8mm"},
 };
 
 static void pick(void **state)
@@ -49,16 +52,17 @@ static struct mask_row {
     const char *mask;
     const char *x86, *arm;
 } mask_rows[] = {
-    {"no_mask", "", "avx512", "i8mm"},
+    {"no_mask", "", "amx", "i8mm"},
+    {"without_amx", "amx", "avx512", "i8mm"},
     {"without_bf16", "avx512bf16", "avx512vnni", "i8mm"},
     {"without_vbmi", "avx512vbmi", "avx512vnni", "i8mm"},
     {"without_vnni", "avx512vnni", "avxvnni", "i8mm"},
     {"without_avx512", "avx512", "avxvnni", "i8mm"},
     {"without_both_vnni", "avx512,avxvnni", "avx2", "i8mm"},
     {"without_avx2", "avx512,avx2", "ref", "i8mm"},
-    {"without_i8mm", "i8mm", "avx512", "dotprod"},
-    {"without_dotprod", "i8mm,dotprod", "avx512", "neon"},
-    {"without_neon", "neon", "avx512", "ref"},
+    {"without_i8mm", "i8mm", "amx", "dotprod"},
+    {"without_dotprod", "i8mm,dotprod", "amx", "neon"},
+    {"without_neon", "neon", "amx", "ref"},
     {"nothing_left", "ref", "ref", "ref"},
 };
 
@@ -89,7 +93,7 @@ static struct kind_row {
     const char *name;
     const char *type;
     bool a8;
-    nw_act_kind avx512; /* and AVX2's, of types that have codes */
+    nw_act_kind avx512; /* and AMX's, and AVX2's of types that have codes */
     nw_act_kind others;
 } kind_rows[] = {
     {"f32", "f32", false, NW_ACT_F32, NW_ACT_F32},
@@ -117,7 +121,8 @@ static void act_kinds(void **state)
     for (size_t i = 0; i < n; i++) {
         const char *tier = list[i]->tier;
         const bool avx2 = strcmp(tier, "avx2") == 0 || strcmp(tier, "avxvnni") == 0;
-        const bool avx512 = strcmp(tier, "avx512") == 0 || (avx2 && nw_has_a8(type));
+        const bool avx512 =
+            strcmp(tier, "amx") == 0 || strcmp(tier, "avx512") == 0 || (avx2 && nw_has_a8(type));
         assert_int_equal(list[i]->act_kind(type, r->a8), avx512 ? r->avx512 : r->others);
     }
 }
