@@ -21,9 +21,12 @@
  * the activations; 6 and 7 the weights of the two panels. The memory clobbers keep the compiler from moving
  * what it stores past a load that it knows nothing of. */
 #define NW_AMX_ZERO(c) __asm__ volatile("tilezero %%tmm" #c ::)
-#define NW_AMX_LOAD(t, at, stride)                                                                \
-    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t : : "r"(at), "r"((size_t)(stride)) : "memor" \
-                                                                                          "y")
+#define NW_AMX_LOAD(t, at, stride)                    \
+    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t  \
+                     :                                \
+                     : "r"(at), "r"((size_t)(stride)) \
+                     : "memor"                        \
+                       "y")
 #define NW_AMX_STORE(t, at) \
     __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" : : "r"(at), "r"((size_t)64) : "memory")
 /* c += s8(activations a) * u8(weights w), sums of 4; c += bf16 * bf16, sums of 2. */

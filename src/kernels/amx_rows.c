@@ -7,11 +7,10 @@
  * BF16-12 becomes BF16 as it is read, so that its results are the same bits; so does FP8, times the row's scale.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/amx.h"
+#include "kernels/avx512_bf16_12.h"
 #include "kernels/avx512_bytes.h"
-#include "kernels/x86.h"
 
-#define BLOCK      8u /* tiles of weights: of both panels 16 KiB */
-#define TILE_QUADS 8u /* of a tile of BF16 */
+#define BLOCK 8u /* tiles of weights: of both panels 16 KiB */
 
 typedef enum { INT8, BF16, BF16_12, E4M3, E5M2 } codes;
 
@@ -85,32 +84,37 @@ NW_INLINE bool has_row_scale(const codes k)
     return k == INT8 || k == E4M3 || k == E5M2;
 }
 
-/* The block's weights become BF16, of `quads` quads of columns. */
-NW_INLINE void make_bf16(const nw_tile *t, unsigned v, const block *b, uint32_t quads, uint8_t *to,
-                         nw_bf16_12_reader *from, const codes k)
-{
-    const uint32_t quad0 = b->first * TILE_QUADS;
+/* How far ahead of its use a single panel is asked for. */
+#define AHEAD_BYTES 4096
 
-    if (k == BF16_12) {
-        nw_x86_bf16_12_expand(from, quad0, quads,
-                              from->quads + (size_t)BLOCK * TILE_QUADS * NW_BF16_12_QUAD, to);
-        return;
-    }
-    const nw_byte_tables tables = nw_byte_tables_of(k == E4M3 ? NW_BYTES_E4M3 : NW_BYTES_E5M2);
-    const uint8_t *bytes = t->w + v * t->w_stride + 64 + (size_t)quad0 * 64;
-    for (size_t j = 0; j < quads; j++) {
+/* `quads` quads of columns of a panel from quad0 on, as BF16. */
+NW_INLINE void make_bf16(const nw_tile *t, unsigned v, uint32_t quad0, uint32_t quads, uint8_t *to,
+                         nw_rare *rare, const codes k)
+{
+    const uint8_t *panel = t->w + v * t->w_stride;
+    const size_t bytes = k == BF16_12 ? NW_BF16_12_QUAD : 64; /* of a quad */
+    const uint8_t *from = panel + 64 + quad0 * bytes;
+    const __m512i exponents = k == BF16_12 ? nw_exponents_of(panel) : _mm512_setzero_si512();
+    const nw_byte_tables tables = nw_byte_tables_of(k == E5M2 ? NW_BYTES_E5M2 : NW_BYTES_E4M3);
+
+    for (uint32_t j = 0; j < quads; j++, from += bytes, to += 128) {
         __m512i p01;
         __m512i p23;
-        nw_widen_bytes(&tables, _mm512_loadu_si512(bytes + j * 64), &p01, &p23);
-        _mm512_store_si512(to + j * 128, p01);
-        _mm512_store_si512(to + j * 128 + 64, p23);
+        _mm_prefetch((const char *)from + AHEAD_BYTES, _MM_HINT_T0);
+        if (k == BF16_12) {
+            nw_expand_quad(from, exponents, rare, quad0 + j, &p01, &p23);
+        } else {
+            nw_widen_bytes(&tables, _mm512_loadu_si512(from), &p01, &p23);
+        }
+        _mm512_store_si512(to, p01);
+        _mm512_store_si512(to + 64, p23);
     }
 }
 
 /* The block's weights of panel v. A last tile that is not whole is filled up with zeros: the panel may be the
  * last of what is mapped. */
 NW_INLINE const uint8_t *weights(const nw_tile *t, unsigned v, const block *b, scratch *x,
-                                 nw_bf16_12_reader *from, const codes k)
+                                 nw_rare *rare, const codes k)
 {
     const uint32_t step = b->first * NW_AMX_ROWS;
     const uint32_t left = steps_of(t, k) - step;
@@ -121,7 +125,7 @@ NW_INLINE const uint8_t *weights(const nw_tile *t, unsigned v, const block *b, s
 
     if (k != INT8 && k != BF16) {
         const uint32_t quads = (n + 1) / 2;
-        make_bf16(t, v, b, quads, made, from, k);
+        make_bf16(t, v, step / 2, quads, made, rare, k);
         bytes = (size_t)quads * 128;
     } else if (n == b->n * NW_AMX_ROWS) {
         return as_is;
@@ -164,18 +168,18 @@ NW_INLINE void run(const nw_amx_run *r, const codes k)
     const uint32_t n_tiles = (steps + NW_AMX_ROWS - 1) / NW_AMX_ROWS;
     /* where nothing is read twice, all that stands as it is wanted is one block */
     const uint32_t most = (k == INT8 || k == BF16) && r->n_tiles <= 2 && whole > 0 ? whole : BLOCK;
-    nw_bf16_12_reader from[2];
+    nw_rare rare[2];
     scratch x;
     block b = {.w = {NULL, NULL}};
 
     for (unsigned v = 0; k == BF16_12 && v < t->n_panels; v++) {
-        from[v] = nw_x86_bf16_12_read(t->type, t->w + v * t->w_stride, t->n_cols);
+        rare[v] = nw_rare_of(t, t->w + v * t->w_stride);
     }
     for (; b.first < n_tiles; b.first += b.n) {
         const uint32_t left = b.first < whole ? whole - b.first : 1;
         b.n = left < most ? left : most;
         for (unsigned v = 0; v < t->n_panels; v++) {
-            b.w[v] = weights(t, v, &b, &x, &from[v], k);
+            b.w[v] = weights(t, v, &b, &x, &rare[v], k);
         }
         pass_tokens(r, &b, x.sums, k);
     }
