@@ -41,6 +41,7 @@ void nw_amx_linear(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_
                           .n_cols = w->n_cols,
                           .w_stride = panel,
                           .a_stride = nw_act_stride(a->kind, a->n_cols),
+                          .far = n == 1 ? NW_AMX_FAR : 0,
                           .ldy = ldy},
                     .rows = n < NW_AMX_ROWS ? n : NW_AMX_ROWS};
 
@@ -79,8 +80,13 @@ static bool pays(nw_panel_type type, uint32_t n_tokens)
 static void linear(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1, float *y,
                    size_t ldy)
 {
+    const nw_tile_fn stream = a->n_tokens == 1 ? nw_avx512_stream(w->type, a->kind) : NULL;
     nw_linear_fn *run = nw_kernels_avx512.linear;
 
+    if (stream != NULL) {
+        nw_linear_far(w, a, panel0, panel1, y, ldy, stream, NW_AMX_FAR);
+        return;
+    }
     if (a->kind == NW_ACT_BF16) {
         run = nw_amx_linear_a16;
     } else if (nw_has_a8(w->type) && pays(w->type, a->n_tokens)) {

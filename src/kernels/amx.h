@@ -16,6 +16,10 @@
 #define NW_AMX_TOKENS 64u
 #define NW_AMX_TILES  (NW_AMX_TOKENS / NW_AMX_ROWS)
 
+/* Bytes ahead of their use that the weights of one token are asked for: the prefetchers of the processors that have AMX
+ * read one stream at half of what memory gives (docs/speed.md). */
+#define NW_AMX_FAR 16384u
+
 /* Tile registers, by number, as the instructions have them in their text: 0 and 1 are the sums of the first tile
  * of tokens (or plane of bytes) with the first and the second panel, 2 and 3 those of the second; 4 and 5
  * the activations; 6 and 7 the weights of the two panels. The memory clobbers keep the compiler from moving

@@ -43,6 +43,9 @@ NW_INLINE void multiply(const nw_amx_run *r, const block *b, uint32_t i, nw_amx_
         nw_amx_load(&sums[i], n_tiles, n_panels);
     }
     for (uint32_t j = 0; j < b->n; j++) {
+        if (n_tiles == 1 && n_panels == 1 && (k == INT8 || k == BF16)) {
+            nw_ask_far(w[0], r->t.far, NW_AMX_ROWS);
+        }
         nw_amx_operands(a, r->t.a_stride, w, n_tiles, n_panels);
         if (k == INT8) {
             nw_amx_add_ints(n_tiles, n_panels);
@@ -84,9 +87,6 @@ NW_INLINE bool has_row_scale(const codes k)
     return k == INT8 || k == E4M3 || k == E5M2;
 }
 
-/* How far ahead of its use a single panel is asked for. */
-#define AHEAD_BYTES 4096
-
 /* `quads` quads of columns of a panel from quad0 on, as BF16. */
 NW_INLINE void make_bf16(const nw_tile *t, unsigned v, uint32_t quad0, uint32_t quads, uint8_t *to,
                          nw_rare *rare, const codes k)
@@ -97,10 +97,12 @@ NW_INLINE void make_bf16(const nw_tile *t, unsigned v, uint32_t quad0, uint32_t 
     const __m512i exponents = k == BF16_12 ? nw_exponents_of(panel) : _mm512_setzero_si512();
     const nw_byte_tables tables = nw_byte_tables_of(k == E5M2 ? NW_BYTES_E5M2 : NW_BYTES_E4M3);
 
+    const uint32_t far = t->far;
+
     for (uint32_t j = 0; j < quads; j++, from += bytes, to += 128) {
         __m512i p01;
         __m512i p23;
-        _mm_prefetch((const char *)from + AHEAD_BYTES, _MM_HINT_T0);
+        nw_ask_far(from, far, 1);
         if (k == BF16_12) {
             nw_expand_quad(from, exponents, rare, quad0 + j, &p01, &p23);
         } else {

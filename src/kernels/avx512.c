@@ -40,6 +40,17 @@ static nw_avx512_linear *linear_of(nw_panel_type type, nw_act_kind act)
     return nw_avx512_linear_int_a16;
 }
 
+nw_tile_fn nw_avx512_stream(nw_panel_type type, nw_act_kind act)
+{
+    if (nw_is_plain_nibble(type)) {
+        return nw_avx512_nibble_one(type, act == NW_ACT_INT8 ? 1 : 2);
+    }
+    if (type.kind != NW_PANEL_INT8 || nw_has_groups(type)) {
+        return NULL;
+    }
+    return act == NW_ACT_INT8 ? nw_avx512_row_a8_one : nw_avx512_row_a16_one;
+}
+
 static void linear(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1, float *y,
                    size_t ldy)
 {

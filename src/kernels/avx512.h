@@ -68,6 +68,16 @@ NW_INLINE const uint8_t *nw_prefetch(const uint8_t *next, uint32_t lines)
     return next;
 }
 
+/* Asks for `lines` lines (a constant) that stand `far` bytes behind p. */
+NW_INLINE void nw_ask_far(const uint8_t *p, uint32_t far, const unsigned lines)
+{
+    if (far > 0) {
+        NW_EACH(i, lines) {
+            _mm_prefetch((const char *)p + far + (size_t)i * 64, _MM_HINT_T1);
+        }
+    }
+}
+
 /* Rows of one panel; `left` rows of the matrix begin here. */
 NW_INLINE __mmask16 nw_row_mask(uint32_t left)
 {
@@ -119,5 +129,12 @@ nw_avx512_linear nw_avx512_linear_nibble;
 nw_avx512_linear nw_avx512_linear_group_a8;
 nw_avx512_linear nw_avx512_linear_int_a16;
 nw_avx512_linear nw_avx512_linear_row_a8;
+
+/* Of one token and one panel, where there is a function that reads it as one stream, for nw_linear_far(); else NULL:
+ * nibbles, and int8 with a scale a row. */
+nw_tile_fn nw_avx512_stream(nw_panel_type type, nw_act_kind act);
+nw_tile_fn nw_avx512_nibble_one(nw_panel_type type, unsigned np);
+void nw_avx512_row_a8_one(const nw_tile *t, unsigned mr);
+void nw_avx512_row_a16_one(const nw_tile *t, unsigned mr);
 
 #endif

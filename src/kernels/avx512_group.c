@@ -370,8 +370,8 @@ static void rows_a16(const nw_tile *t, unsigned mr)
     panels(t, ROW, 2, mr);
 }
 
-/* One token, one panel of int8 rows x INT16: one stream, and nothing asked for ahead (docs/speed.md). */
-static void rows_one(const nw_tile *t, unsigned mr)
+/* One token, one panel of int8 rows x INT16: one stream (docs/speed.md). */
+void nw_avx512_row_a16_one(const nw_tile *t, unsigned mr)
 {
     const size_t low = nw_act_cols(t->n_cols);
     const uint8_t *a = t->a + nw_act_codes_at(NW_ACT_INT16, t->n_cols);
@@ -389,6 +389,7 @@ static void rows_one(const nw_tile *t, unsigned mr)
         const __m512i sum = nw_spread(sums + col / NW_ACT_COLS * sizeof(int32_t));
         __m512i c = _mm512_setzero_si512();
         __m512i d = _mm512_mullo_epi32(sum, _mm512_set1_epi32(-128));
+        nw_ask_far(w, t->far, NW_ACT_COLS / 4);
         for (uint32_t j = 0; j < n; j++, w += 64, a += 4) {
             const __m512i x = _mm512_loadu_si512(w);
             c = nw_dpbusd_at(c, x, a);
@@ -418,7 +419,7 @@ void nw_avx512_linear_int_a16(const nw_weight *w, const nw_act *a, uint32_t pane
         [NW_PANEL_INT8] = {{4, 1, bytes_a16}, {2, 6, bytes_a16}, {1, 3, bytes_a16}},
         [NW_PANEL_INT4] = {{1, 1, int4_a16}, {2, 6, int4_a16}, {1, 3, int4_a16}}};
     static const nw_tile_width rows[4] = {
-        {4, 1, rows_a16}, {2, 6, rows_a16}, {1, 3, rows_a16}, {1, 1, rows_one}};
+        {4, 1, rows_a16}, {2, 6, rows_a16}, {1, 3, rows_a16}, {1, 1, nw_avx512_row_a16_one}};
     const nw_tile_width *k = nw_has_groups(w->type) ? widths[w->type.kind] : rows;
     const bool alone = k == rows && nw_one_stream(a);
     nw_linear_tiled(w, a, panel0, panel1, y, ldy, alone ? k + 3 : k, k + 1);

@@ -201,7 +201,4 @@ NW_INLINE void nw_nib_store(const nw_tile *t, unsigned v, unsigned m, __m512 y,
                   f.np == 1 ? _mm512_mul_ps(y, _mm512_set1_ps(head.scale)) : y);
 }
 
-/* One token (avx512_nibble_one.c), and tiles of a few (avx512_nibble.c). */
-nw_tile_fn nw_avx512_nibble_one(nw_panel_type type, unsigned np);
-
 #endif

@@ -1,6 +1,6 @@
 /* linear of one token for INT4 with one level of scales, NVFP4 and MXFP4, x INT8 or INT16 activations. What
  * bounds it is memory, so a panel is read as one stream from front to back, scales where they stand,
- * and left to the hardware's prefetchers: nothing asked for by software read faster (docs/speed.md).
+ * and left to the hardware's prefetchers, unless the tier says otherwise (nw_tile.far; docs/speed.md).
  * High nibbles of INT4 are multiplied where they are, as 16 times the code, and their sums divided:
  * exact, and a mask instead of a shift and a mask.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -89,6 +89,7 @@ NW_INLINE void run(const nw_tile *t, const nw_nibble_row *row, uint32_t i0, uint
             halves == 2 ? _mm512_set1_epi32(starts[i * 2 + 1]) : _mm512_setzero_si512();
         NW_EACH(v, f.nv) {
             const uint8_t *group = w + v * t->w_stride;
+            nw_ask_far(group, t->far, f.steps + 1);
             sums c = {{start, _mm512_setzero_si512()}, {start2, _mm512_setzero_si512()}};
             add_group(&c, group + nw_nib_scale_bytes(f), a, row->low, f);
             scale_group(&c, group, act, starts[i * halves], nw_nib_folds(f) ? &part[v] : &y[v], f);

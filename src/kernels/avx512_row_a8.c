@@ -92,9 +92,9 @@ static void int8_4(const nw_tile *t, unsigned mr)
     tokens(t, 4, mr);
 }
 
-/* One token, one panel: one stream, and nothing asked for ahead (docs/speed.md); sums are exact, so that
+/* One token, one panel: one stream (docs/speed.md); sums are exact, so that
  * four of them may share a row. */
-static void int8_one(const nw_tile *t, unsigned mr)
+void nw_avx512_row_a8_one(const nw_tile *t, unsigned mr)
 {
     const uint32_t n = (t->n_cols + 3) / 4;
     const uint8_t *w = t->w + 64;
@@ -108,6 +108,7 @@ static void int8_one(const nw_tile *t, unsigned mr)
     c[0] = _mm512_set1_epi32(-128 * head.sum);
     c[1] = c[2] = c[3] = _mm512_setzero_si512();
     for (; j + 4 <= n; j += 4) {
+        nw_ask_far(w + j * 64, t->far, 4);
         NW_EACH(i, 4) {
             c[i] = nw_dpbusd_at(c[i], _mm512_loadu_si512(w + (j + i) * 64), a + (j + i) * 4);
         }
@@ -123,7 +124,7 @@ static void int8_one(const nw_tile *t, unsigned mr)
 void nw_avx512_linear_row_a8(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
                              float *y, size_t ldy)
 {
-    static const nw_tile_width one[] = {{1, 1, int8_one}};
+    static const nw_tile_width one[] = {{1, 1, nw_avx512_row_a8_one}};
     static const nw_tile_width many[] = {{4, 6, int8_4}, {2, 6, int8_2}, {1, 6, int8_1}};
     nw_linear_tiled(w, a, panel0, panel1, y, ldy, one, many);
 }

@@ -24,18 +24,18 @@ static void run_block(nw_tile *t, const nw_act *a, const nw_tile_width *width, f
     }
 }
 
-void nw_linear_tiled(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
-                     float *y, size_t ldy, const nw_tile_width *one, const nw_tile_width *many)
+static void walk(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1, float *y,
+                 size_t ldy, const nw_tile_width *width, uint32_t far)
 {
     size_t panel = 0;
     const bool fits = nw_panel_bytes(w->type, w->n_cols, &panel);
-    const nw_tile_width *width = a->n_tokens == 1 ? one : many;
     const uint32_t n_panels =
         nw_panel_count(w->n_rows); /* whoever reads the next block, it helps */
     nw_tile t = {.type = w->type,
                  .n_cols = w->n_cols,
                  .w_stride = panel,
                  .a_stride = nw_act_stride(a->kind, a->n_cols),
+                 .far = far,
                  .ldy = ldy};
 
     assert(fits && a->n_cols == w->n_cols && panel1 <= n_panels);
@@ -49,4 +49,19 @@ void nw_linear_tiled(const nw_weight *w, const nw_act *a, uint32_t panel0, uint3
         t.n_rows = w->n_rows - p * NW_PANEL_ROWS;
         run_block(&t, a, width, y + (size_t)p * NW_PANEL_ROWS, p + 2 * width->n_panels <= n_panels);
     }
+}
+
+void nw_linear_tiled(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
+                     float *y, size_t ldy, const nw_tile_width *one, const nw_tile_width *many)
+{
+    walk(w, a, panel0, panel1, y, ldy, a->n_tokens == 1 ? one : many, 0);
+}
+
+void nw_linear_far(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1, float *y,
+                   size_t ldy, nw_tile_fn one, uint32_t far)
+{
+    const nw_tile_width width = {1, 1, one};
+
+    assert(a->n_tokens == 1);
+    walk(w, a, panel0, panel1, y, ldy, &width, far);
 }

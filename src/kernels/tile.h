@@ -30,6 +30,7 @@ typedef struct {
     const uint8_t *next; /* weights of the next block, to be prefetched into L2 while this tile is
                           * computed, `ahead` lines a step of 64 bytes of each panel */
     uint32_t ahead;      /* 0: nothing to prefetch */
+    uint32_t far;        /* of one token: see nw_linear_far() */
     float *y;            /* first token, first row */
     size_t ldy;
     uint32_t n_rows; /* rows from here to the end of the matrix: no more are written */
@@ -46,5 +47,10 @@ typedef struct {
 /* `one` serves n_tokens == 1 (memory-bound: more panels hide latency), `many` the rest. */
 void nw_linear_tiled(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
                      float *y, size_t ldy, const nw_tile_width *one, const nw_tile_width *many);
+
+/* linear of one token, a panel at a time, whose weights are asked for into the second cache `far` bytes ahead of their
+ * use: for processors that read one stream too slowly when it is left to their own prefetchers. */
+void nw_linear_far(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1, float *y,
+                   size_t ldy, nw_tile_fn one, uint32_t far);
 
 #endif

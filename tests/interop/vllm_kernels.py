@@ -17,8 +17,8 @@ current_platform.import_kernels()
 found = [n for n in ("cpu_gemm_wna16", "onednn_scaled_mm") if hasattr(torch.ops._C, n)]
 if "onednn_scaled_mm" in found:
     from vllm import _custom_ops as ops
-    ones = torch.full((64, 96), 127, dtype=torch.int8)
-    handler = ops.create_onednn_scaled_mm(ones.t().contiguous().t(), torch.ones(96), torch.float32, True, False)
+    weights, scales = torch.full((96, 64), 127, dtype=torch.int8).t(), torch.ones(96)  # the handler has no copy
+    handler = ops.create_onednn_scaled_mm(weights, scales, torch.float32, True, False)
     out = torch.empty(5, 96)
     ops.onednn_scaled_mm(handler, torch.full((5, 64), 127, dtype=torch.int8), out, torch.ones(5, 1), None, None, None)
     if bool((out == 64 * 127 * 127).all()):
