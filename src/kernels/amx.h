@@ -23,16 +23,13 @@
 /* Tile registers, by number, as the instructions have them in their text: 0 and 1 are the sums of the first tile
  * of tokens (or plane of bytes) with the first and the second panel, 2 and 3 those of the second; 4 and 5
  * the activations; 6 and 7 the weights of the two panels. The memory clobbers keep the compiler from moving
- * what it stores past a load that it knows nothing of. */
+ * what it stores past a load that it knows nothing of. stride: bytes from a row to the next, a size_t. */
+#define NW_AMX_STEP    ((size_t)64)
 #define NW_AMX_ZERO(c) __asm__ volatile("tilezero %%tmm" #c ::)
-#define NW_AMX_LOAD(t, at, stride)                    \
-    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t  \
-                     :                                \
-                     : "r"(at), "r"((size_t)(stride)) \
-                     : "memor"                        \
-                       "y")
+#define NW_AMX_LOAD(t, at, stride) \
+    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t : : "r"(at), "r"(stride) : "memory")
 #define NW_AMX_STORE(t, at) \
-    __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" : : "r"(at), "r"((size_t)64) : "memory")
+    __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" : : "r"(at), "r"(NW_AMX_STEP) : "memory")
 /* c += s8(activations a) * u8(weights w), sums of 4; c += bf16 * bf16, sums of 2. */
 #define NW_AMX_S8U8(c, a, w) __asm__ volatile("tdpbsud %%tmm" #w ", %%tmm" #a ", %%tmm" #c ::)
 #define NW_AMX_BF16(c, a, w) __asm__ volatile("tdpbf16ps %%tmm" #w ", %%tmm" #a ", %%tmm" #c ::)
@@ -79,15 +76,15 @@ NW_INLINE void nw_amx_zero(const unsigned n_tiles, const unsigned n_panels)
 
 NW_INLINE void nw_amx_load(nw_amx_sums *from, const unsigned n_tiles, const unsigned n_panels)
 {
-    NW_AMX_LOAD(0, from[0][0], 64);
+    NW_AMX_LOAD(0, from[0][0], NW_AMX_STEP);
     if (n_panels == 2) {
-        NW_AMX_LOAD(1, from[0][1], 64);
+        NW_AMX_LOAD(1, from[0][1], NW_AMX_STEP);
     }
     if (n_tiles == 2) {
-        NW_AMX_LOAD(2, from[1][0], 64);
+        NW_AMX_LOAD(2, from[1][0], NW_AMX_STEP);
     }
     if (n_tiles == 2 && n_panels == 2) {
-        NW_AMX_LOAD(3, from[1][1], 64);
+        NW_AMX_LOAD(3, from[1][1], NW_AMX_STEP);
     }
 }
 
@@ -105,20 +102,21 @@ NW_INLINE void nw_amx_store(nw_amx_sums *to, const unsigned n_tiles, const unsig
     }
 }
 
-/* Sums += activations, a [n_tiles] with a row every a_stride bytes, * weights w [n_panels]. */
+/* The operands of sums: activations a [n_tiles] with a row every a_stride bytes, weights w [n_panels]. */
 NW_INLINE void nw_amx_operands(const uint8_t *const *a, size_t a_stride, const uint8_t *const *w,
                                const unsigned n_tiles, const unsigned n_panels)
 {
     NW_AMX_LOAD(4, a[0], a_stride);
-    NW_AMX_LOAD(6, w[0], 64);
+    NW_AMX_LOAD(6, w[0], NW_AMX_STEP);
     if (n_panels == 2) {
-        NW_AMX_LOAD(7, w[1], 64);
+        NW_AMX_LOAD(7, w[1], NW_AMX_STEP);
     }
     if (n_tiles == 2) {
         NW_AMX_LOAD(5, a[1], a_stride);
     }
 }
 
+/* Sums += the products of the operands. */
 NW_INLINE void nw_amx_add_ints(const unsigned n_tiles, const unsigned n_panels)
 {
     NW_AMX_S8U8(0, 4, 6);

@@ -10,10 +10,8 @@
 #define STARTS 16u /* groups whose sums of activations are looked at together */
 
 typedef struct {
-    _Alignas(64) uint8_t
-        bytes[2][32 * 64]; /* the group of each panel, where it does not stand as it is wanted */
-    _Alignas(64)
-        nw_amx_sums sums[2][2]; /* [in turn][of two tiles of tokens, or of low and high bytes] */
+    _Alignas(64) uint8_t bytes[2][32 * 64]; /* a group that does not stand as it is wanted */
+    _Alignas(64) nw_amx_sums sums[2][2];    /* [in turn][two tiles of tokens, or low, high bytes] */
     /* by place in the tiles: a token may be in two of them */
     _Alignas(64) float y[NW_AMX_TOKENS][2][NW_PANEL_ROWS];
     _Alignas(64) float part[NW_AMX_TOKENS][2][NW_PANEL_ROWS]; /* of 128 columns: `folds` */
@@ -27,12 +25,12 @@ typedef struct {
 typedef struct {
     const nw_amx_run *r;
     nw_groups g;
-    bool row;         /* one scale a row: groups are those of the activations */
-    bool folds;       /* 16-bit activations' scales are applied once for their 128 columns */
-    uint32_t steps;   /* of a tile of weights */
-    uint32_t n_parts; /* tiles of a group */
-    size_t codes,
-        low; /* of a token's row: its codes (high bytes where there are two); from there to low bytes */
+    bool row;            /* one scale a row: groups are those of the activations */
+    bool folds;          /* 16-bit activations' scales are applied once for their 128 columns */
+    uint32_t steps;      /* of a tile of weights */
+    uint32_t n_parts;    /* tiles of a group */
+    size_t codes;        /* of a token's row: its codes (high bytes where there are two) */
+    size_t low;          /* from there to the low bytes */
     const uint8_t *w[2]; /* the group as bytes, 64 a step */
     uint32_t i;          /* number of the group */
 } place;

@@ -43,7 +43,7 @@ NW_INLINE void multiply(const nw_amx_run *r, const block *b, uint32_t i, nw_amx_
         nw_amx_load(&sums[i], n_tiles, n_panels);
     }
     for (uint32_t j = 0; j < b->n; j++) {
-        if (n_tiles == 1 && n_panels == 1 && (k == INT8 || k == BF16)) {
+        if (k == BF16 && n_panels == 1) { /* far: of one token */
             nw_ask_far(w[0], r->t.far, NW_AMX_ROWS);
         }
         nw_amx_operands(a, r->t.a_stride, w, n_tiles, n_panels);
@@ -96,7 +96,6 @@ NW_INLINE void make_bf16(const nw_tile *t, unsigned v, uint32_t quad0, uint32_t 
     const uint8_t *from = panel + 64 + quad0 * bytes;
     const __m512i exponents = k == BF16_12 ? nw_exponents_of(panel) : _mm512_setzero_si512();
     const nw_byte_tables tables = nw_byte_tables_of(k == E5M2 ? NW_BYTES_E5M2 : NW_BYTES_E4M3);
-
     const uint32_t far = t->far;
 
     for (uint32_t j = 0; j < quads; j++, from += bytes, to += 128) {

@@ -51,6 +51,8 @@ def serve(folder, dtype, out, rounded):
     rounded: "", or what sharing the decisions of rounding takes."""
     os.environ.update(ENVIRONMENT, VLLM_ENABLE_V1_MULTIPROCESSING="0", VLLM_LOGGING_LEVEL="ERROR",
                       VLLM_ALLOW_INSECURE_SERIALIZATION="1")
+    import torch
+    torch.cpu._is_amx_tile_supported = lambda: False  # its kernels for AMX take 16-bit activations alone, not float32
     from vllm import LLM, SamplingParams
     llm = LLM(model=folder, dtype=dtype, enforce_eager=True, max_model_len=256, max_num_seqs=1,
               enable_prefix_caching=False)

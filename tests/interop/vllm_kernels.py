@@ -8,7 +8,8 @@ import sys
 from mispack import quantization
 
 # an engine that takes 600 s to start or 300 s for a step is given up, and other work on the machine may stop it for so long
-ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_ENGINE_READY_TIMEOUT_S": "7200",
+# AWQ with 16-bit activations, as its folder says, and not with 8-bit ones
+ENVIRONMENT = {"VLLM_CPU_INT4_W4A8": "0", "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_ENGINE_READY_TIMEOUT_S": "7200",
                "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "7200"}
 PROBE = """
 import torch
