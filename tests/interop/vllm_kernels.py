@@ -7,10 +7,10 @@ import sys
 
 from mispack import quantization
 
-# an engine that takes 600 s to start or 300 s for a step is given up, and other work on the machine may stop it for so long
-# AWQ with 16-bit activations, as its folder says, and not with 8-bit ones
-ENVIRONMENT = {"VLLM_CPU_INT4_W4A8": "0", "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_ENGINE_READY_TIMEOUT_S": "7200",
-               "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "7200"}
+# An engine that takes 600 s to start or 300 s for a step is given up, and other work on the machine may stop it for so
+# long. Beside AMX activations of AWQ would be rounded to 8 bits, which its folder does not say.
+ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_ENGINE_READY_TIMEOUT_S": "7200",
+               "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "7200", "VLLM_CPU_INT4_W4A8": "0"}
 PROBE = """
 import torch
 from vllm.platforms import current_platform
