@@ -206,7 +206,7 @@ def served(kind, parts):
     if kind != "vllm":
         return parts
     from vllm_kernels import lacks
-    why = {n: lacks(path) for n, (_, path) in parts.items()}
+    why = {n: lacks(path, as_server=True) for n, (_, path) in parts.items()}
     for n, reason in why.items():
         if reason:
             print(f"{n}: skipped: {reason}", flush=True)
