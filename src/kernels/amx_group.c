@@ -248,21 +248,6 @@ static void finish(const place *p, const scratch *x, nw_act_kind kind)
     }
 }
 
-static nw_groups groups_of(nw_panel_type type, uint32_t n_cols)
-{
-    if (nw_has_groups(type)) {
-        return nw_groups_of(type, n_cols);
-    }
-    return (nw_groups){.codes = NW_CODES_BYTE,
-                       .n_groups = nw_act_cols(n_cols) / NW_ACT_COLS,
-                       .cols = NW_ACT_COLS,
-                       .steps = NW_ACT_COLS / 4,
-                       .per_block = 1,
-                       .first = 64,
-                       .block_bytes = (size_t)NW_ACT_COLS * 16,
-                       .zero = 128};
-}
-
 static uint32_t tile_steps(const nw_groups *g)
 {
     return g->cols / 4 < NW_AMX_ROWS ? g->cols / 4 : NW_AMX_ROWS;
@@ -274,7 +259,7 @@ NW_INLINE void run(const nw_amx_run *r, nw_act_kind kind)
     const bool two = kind == NW_ACT_INT16;
     scratch x;
     place p = {.r = r,
-               .g = groups_of(t->type, t->n_cols),
+               .g = nw_groups_or_row(t->type, t->n_cols),
                .row = !nw_has_groups(t->type),
                .folds = two && nw_is_plain_nibble(t->type),
                .codes = nw_act_codes_at(kind, t->n_cols),
@@ -315,7 +300,7 @@ static void run_a16(const nw_amx_run *r)
 void nw_amx_linear_group(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_t panel1,
                          float *y, size_t ldy)
 {
-    const nw_groups g = groups_of(w->type, w->n_cols);
+    const nw_groups g = nw_groups_or_row(w->type, w->n_cols);
     nw_amx_linear(w, a, panel0, panel1, y, ldy, tile_steps(&g),
                   a->kind == NW_ACT_INT8 ? run_a8 : run_a16);
 }

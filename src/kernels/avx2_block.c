@@ -28,22 +28,6 @@ NW_INLINE __m128i swapped(void)
     return _mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
 }
 
-nw_groups nw_block_groups(nw_panel_type type, uint32_t n_cols)
-{
-    if (nw_has_groups(type)) {
-        return nw_groups_of(type, n_cols);
-    }
-    return (nw_groups){.codes = NW_CODES_BYTE,
-                       .n_groups = nw_act_cols(n_cols) / NW_ACT_COLS,
-                       .cols = NW_ACT_COLS,
-                       .steps = NW_ACT_COLS / 4,
-                       .n_scales = 1,
-                       .per_block = 1,
-                       .first = NW_PANEL_ROWS * sizeof(float),
-                       .block_bytes = NW_ACT_COLS * (size_t)NW_PANEL_ROWS,
-                       .zero = 128};
-}
-
 size_t nw_block_at(const nw_groups *g, uint32_t i)
 {
     return g->first + (size_t)(i / g->per_block) * g->block_bytes +

@@ -29,9 +29,6 @@ typedef struct {
     _Alignas(64) float min[NW_BLOCK_SCALES][NW_PANEL_ROWS]; /* where nw_groups.min */
 } nw_block;
 
-/* nw_groups_of(); rows of INT8 without groups are taken in groups of NW_ACT_COLS columns without scales,
- * the last of which may be short. */
-nw_groups nw_block_groups(nw_panel_type type, uint32_t n_cols);
 /* Bytes of a panel before group i (or behind the last group). */
 size_t nw_block_at(const nw_groups *g, uint32_t i);
 /* Bytes of a panel before the codes of group i. */

@@ -441,7 +441,7 @@ static nw_many nw_many_of(const nw_weight *w, const nw_act *a)
 {
     nw_many m = {.w = w,
                  .a = a,
-                 .g = nw_block_groups(w->type, w->n_cols),
+                 .g = nw_groups_or_row(w->type, w->n_cols),
                  .end = nw_int_end_of(w->type, a->kind),
                  .stride = nw_act_stride(a->kind, a->n_cols),
                  .codes = nw_act_codes_at(a->kind, a->n_cols)};

@@ -464,7 +464,7 @@ static nw_one_fn *nw_one_fn_of(nw_panel_type type, bool a16)
 static nw_one nw_one_of(const nw_weight *w, const nw_act *a, uint32_t token)
 {
     nw_one o = {.type = w->type,
-                .g = nw_block_groups(w->type, w->n_cols),
+                .g = nw_groups_or_row(w->type, w->n_cols),
                 .end = nw_int_end_of(w->type, a->kind),
                 .a = a,
                 .row = nw_act_row(a, token),

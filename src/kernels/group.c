@@ -4,6 +4,8 @@
 
 #include <assert.h>
 
+#include "kernels/act.h"
+
 static nw_groups fp4_groups(nw_panel_type type, uint32_t n_cols)
 {
     const bool split = type.kind == NW_PANEL_NVFP4;
@@ -43,4 +45,20 @@ nw_groups nw_groups_of(nw_panel_type type, uint32_t n_cols)
     g.zero = bytes ? 128 : g.min ? 0 : 8;
     g.block_bytes = g.codes_at + (size_t)g.per_block * g.steps * 64;
     return g;
+}
+
+nw_groups nw_groups_or_row(nw_panel_type type, uint32_t n_cols)
+{
+    if (nw_has_groups(type)) {
+        return nw_groups_of(type, n_cols);
+    }
+    return (nw_groups){.codes = NW_CODES_BYTE,
+                       .n_groups = nw_act_cols(n_cols) / NW_ACT_COLS,
+                       .cols = NW_ACT_COLS,
+                       .steps = NW_ACT_COLS / 4,
+                       .n_scales = 1,
+                       .per_block = 1,
+                       .first = NW_PANEL_ROWS * sizeof(float),
+                       .block_bytes = NW_ACT_COLS * (size_t)NW_PANEL_ROWS,
+                       .zero = 128};
 }

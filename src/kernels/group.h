@@ -28,6 +28,9 @@ typedef struct {
 
 /* type has groups: int4, int8 with a group, nvfp4, mxfp4. */
 nw_groups nw_groups_of(nw_panel_type type, uint32_t n_cols);
+/* The same, and rows of INT8 without groups in groups of NW_ACT_COLS columns without scales, the
+ * last of which may be short: those of INT16 activations. */
+nw_groups nw_groups_or_row(nw_panel_type type, uint32_t n_cols);
 
 static inline bool nw_has_groups(nw_panel_type type)
 {
