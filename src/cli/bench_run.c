@@ -88,6 +88,7 @@ nw_status nw_bench_open_service(nw_bench *b, nw_error *err)
                                        .max_seqs = nw_bench_max_seqs(a),
                                        .api_key = nw_args_server_key(a),
                                        .model = nw_args_str(a, "model"),
+                                       .timeout_s = (unsigned)nw_args_int(a, "timeout"),
                                        .tokenizer = nw_args_str(a, "tokenizer")}};
 
     o.n_serve_args = serve_args(a, argv, numbers);

@@ -193,6 +193,7 @@ static const nw_option options[] = {
     NW_OPTION_API_KEY,
     NW_OPTION_SERVER_MODEL,
     NW_OPTION_TOKENIZER,
+    NW_OPTION_TIMEOUT,
 };
 
 enum { MICRO = 1, LOAD = 2, STEPS = 4 };
@@ -213,6 +214,7 @@ static const struct {
     {"api-key", MICRO | LOAD},
     {"model", MICRO | LOAD},
     {"tokenizer", MICRO | LOAD},
+    {"timeout", MICRO | LOAD},
     {"warmup", MICRO},
     {"in-process", MICRO},
     {"rate", LOAD},

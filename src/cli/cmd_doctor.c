@@ -29,6 +29,7 @@ static const nw_option options[] = {
     NW_OPTION_API_KEY,
     NW_OPTION_SERVER_MODEL,
     NW_OPTION_TOKENIZER,
+    NW_OPTION_TIMEOUT,
 };
 
 typedef struct {

@@ -86,6 +86,7 @@ static const nw_option options[] = {
     NW_OPTION_API_KEY,
     NW_OPTION_SERVER_MODEL,
     NW_OPTION_TOKENIZER,
+    NW_OPTION_TIMEOUT,
     NW_OPTION_RETRIES,
     NW_OPTION_MAX_RATE,
 };
@@ -198,6 +199,7 @@ static nw_status run(const nw_args *args, int *exit_code, nw_error *err)
         .model = nw_args_str(args, "model"),
         .tokenizer = nw_args_str(args, "tokenizer"),
         .max_retries = (unsigned)nw_args_int(args, "retries"),
+        .timeout_s = (unsigned)nw_args_int(args, "timeout"),
         .max_rate = nw_args_double(args, "max-rate"),
         .record = nw_args_str(args, "record"),
         .candidate = nw_args_str(args, "candidate"),

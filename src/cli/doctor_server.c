@@ -43,6 +43,7 @@ nw_status nw_doctor_server(const nw_args *args, nw_error *err)
     const nw_target_options o = {.tokenizer = nw_args_str(args, "tokenizer"),
                                  .api_key = nw_args_server_key(args),
                                  .model = nw_args_str(args, "model"),
+                                 .timeout_s = (unsigned)nw_args_int(args, "timeout"),
                                  .max_retries = 2};
     nw_target *t = NULL;
     json_t *out = NULL;

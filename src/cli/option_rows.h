@@ -109,7 +109,11 @@
         .name = "model", .type = NW_OPT_STRING, .unit = "NAME",          \
         .help = "model name for a server; by default the first it lists" \
     }
-
+#define NW_OPTION_TIMEOUT                                                               \
+    {                                                                                   \
+        .name = "timeout", .type = NW_OPT_INT, .fallback = "600", .lo = 1, .hi = 86400, \
+        .unit = "s", .help = "time that a server has to answer a request"               \
+    }
 #define NW_OPTION_TOKENIZER                                          \
     {                                                                \
         .name = "tokenizer", .type = NW_OPT_STRING, .unit = "MODEL", \

@@ -103,6 +103,7 @@ static nw_status open_remote(nw_eval_session *s, nw_error *err)
                                  .api_key = o->api_key,
                                  .model = o->model,
                                  .max_retries = o->max_retries,
+                                 .timeout_s = o->timeout_s,
                                  .max_rate = o->max_rate};
     nw_status st = nw_target_open(o->target, &t, &s->remote, err);
 

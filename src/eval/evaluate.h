@@ -36,6 +36,7 @@ typedef struct {
     const char *tier, *kv, *act, *api_key, *model;
     const char *tokenizer; /* server: model whose tokenizer gives its ids (the server's own) */
     unsigned max_retries;  /* server: of a request it had no room for (none) */
+    unsigned timeout_s;    /* server: for an answer (600) */
     double max_rate;       /* server: requests/s at most (no limit) */
     const char *record, *candidate, *role; /* record file, name and role of the target in it */
 } nw_eval_options;

@@ -149,8 +149,11 @@ static void unlink_call(nw_endpoint *ep, nw_ep_call *call)
 
 static void finish_call(nw_endpoint *ep, nw_ep_call *call, CURLcode rc, long http)
 {
+    char why[CURL_ERROR_SIZE] = "";
+
     unlink_call(ep, call);
-    nw_ep_reply_end(call, rc, http, curl_easy_strerror(rc));
+    nw_ep_say_why(ep, call->easy, rc, why);
+    nw_ep_reply_end(call, rc, http, why);
     pthread_mutex_lock(&ep->lock);
     ep->n_open--;
     pthread_mutex_unlock(&ep->lock);

@@ -122,7 +122,9 @@ void nw_ep_reply_release(nw_ep_call *call);
 /* Bytes of an answer with this HTTP status, received at t_ns. False: stop the transfer. */
 bool nw_ep_reply_bytes(nw_ep_call *call, long http_status, const char *bytes, size_t n,
                        int64_t t_ns);
-/* The transfer ended; `why` is curl's reason or NULL. Ends the generation. */
+/* Why a transfer ended, into `why`, which holds what curl itself wrote of it, or nothing. */
+void nw_ep_say_why(const nw_endpoint *ep, CURL *easy, CURLcode rc, char why[CURL_ERROR_SIZE]);
+/* The transfer ended; `why` is the reason or NULL. Ends the generation. */
 void nw_ep_reply_end(nw_ep_call *call, CURLcode rc, long http_status, const char *why);
 
 /* *wait_s of a header line, where it is Retry-After. */

@@ -118,10 +118,22 @@ static void set_blocking(CURL *easy, const nw_endpoint *ep, const char *url, cha
     curl_easy_setopt(easy, CURLOPT_HTTPHEADER, ep->headers);
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, 10L);
-    curl_easy_setopt(easy, CURLOPT_TIMEOUT, 60L);
+    curl_easy_setopt(easy, CURLOPT_TIMEOUT, (long)ep->timeout_s);
     curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, why);
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_get_bytes);
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, reply);
+}
+
+void nw_ep_say_why(const nw_endpoint *ep, CURL *easy, CURLcode rc, char why[CURL_ERROR_SIZE])
+{
+    curl_off_t connected_us = 0;
+
+    (void)curl_easy_getinfo(easy, CURLINFO_PRETRANSFER_TIME_T, &connected_us);
+    if (rc == CURLE_OPERATION_TIMEDOUT && connected_us > 0) {
+        (void)snprintf(why, CURL_ERROR_SIZE, "not answered within %u s (--timeout)", ep->timeout_s);
+    } else if (why[0] == '\0') {
+        (void)snprintf(why, CURL_ERROR_SIZE, "%s", curl_easy_strerror(rc));
+    }
 }
 
 /* nw_ep_ask, and what Retry-After says (< 0: nothing). */
@@ -152,6 +164,7 @@ static nw_status ask(const nw_endpoint *ep, size_t replica, const char *path, co
         curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(text));
     }
     const CURLcode rc = curl_easy_perform(easy);
+    nw_ep_say_why(ep, easy, rc, why);
     curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, http);
     curl_easy_cleanup(easy);
     free(text);
@@ -159,9 +172,7 @@ static nw_status ask(const nw_endpoint *ep, size_t replica, const char *path, co
         *out = json_loadb(reply.data != NULL ? reply.data : "", reply.len, JSON_ALLOW_NUL, &at);
     }
     nw_buf_release(&reply);
-    return rc == CURLE_OK ? NW_OK
-                          : nw_fail(err, NW_E_NETWORK, "%s: %s", url,
-                                    why[0] != '\0' ? why : curl_easy_strerror(rc));
+    return rc == CURLE_OK ? NW_OK : nw_fail(err, NW_E_NETWORK, "%s: %s", url, why);
 }
 
 nw_status nw_ep_ask(const nw_endpoint *ep, size_t replica, const char *path, const json_t *body,

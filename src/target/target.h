@@ -34,7 +34,7 @@ typedef struct {
     const char *model;    /* NULL: the first of GET /v1/models */
     unsigned max_retries; /* of a request refused with 429/503 or never answered; 0: none. The clock
                              of a retried request runs on: s and d stay those of the first try */
-    unsigned timeout_s;   /* a whole request; 0: 600 */
+    unsigned timeout_s;   /* for an answer, whole; 0: 600 */
     double max_rate; /* requests/s that are sent at most; 0: no limit. Not for open-loop load */
 } nw_target_options;
 

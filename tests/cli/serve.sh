@@ -35,10 +35,10 @@ echo '{"id":"g","messages":[{"role":"user","content":"hi"}],"grader":"contains",
 narrow eval "$url" --layer generate --generate g.jsonl --api-key secret --model tiny --quiet | head -n 1
 narrow eval "$url" --layer generate --generate g.jsonl --api-key wrong --quiet 2>&1 | sed "s|$url|URL|g"
 # the same items on the server (of two replicas, which are one here) and on the model itself
-narrow eval "$url,$url" --layer choice --items 6 --api-key secret --tokenizer model --retries 1 --max-rate 500 \
+narrow eval "$url,$url" --layer choice --items 6 --api-key secret --tokenizer model --retries 1 --max-rate 500 --timeout 60 \
     --parallel 3 --quiet >remote && cat remote
 narrow eval model --layer choice --items 6 --tier ref --kv int8 --act a16 --quiet | cmp - remote
-NARROW_API_KEY=secret narrow doctor "$url" --model tiny --tokenizer model | sed "s|$url|URL|g"
+NARROW_API_KEY=secret narrow doctor "$url" --model tiny --tokenizer model --timeout 60 | sed "s|$url|URL|g"
 keys() {
     python3 -c 'import json, sys
 d = json.load(sys.stdin)
@@ -47,7 +47,7 @@ print(len(d["windows"]), d["regime"])'
 load="--regime load --warmup-s 0 --drain-s 20 --quiet --json"
 lengths="--prompt 4-8 --output 2-4"
 narrow bench "$url" $load $lengths --requests 4 --rates 40,80 --process constant --slo-gap 500 --slo-ttft 0 --slo-tpot 0 --seed 2 \
-    --api-key secret --model tiny --tokenizer model | keys
+    --api-key secret --model tiny --tokenizer model --timeout 60 | keys
 kill "$server"
 wait "$server"
 echo "server: exit $?"

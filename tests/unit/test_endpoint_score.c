@@ -443,6 +443,24 @@ static void retry_after_is_kept_by_every_question(void **state)
     mock_close(m);
 }
 
+/* A question has the time that a request has, no less: a long prompt takes a slow server minutes. */
+static const mock_answer slow[] = {
+    {"prompt", PIECES("HTTP/1.1 200 OK\r\n", "Connection: close\r\n\r\n{}"), 2500, 0}};
+
+static void questions_have_the_time_of_a_request(void **state)
+{
+    mock_server *m = mock_open(slow, 1, "someone");
+    const nw_target_options o = {.timeout_s = 1};
+    nw_target *t = open_at(mock_url(m), &o);
+    nw_error err = {0};
+
+    (void)state;
+    assert_int_equal(nw_target_can_score(t, &err), NW_E_NETWORK);
+    assert_non_null(strstr(err.message, "/v1/completions: not answered within 1 s (--timeout)"));
+    nw_target_close(t);
+    mock_close(m);
+}
+
 static void bad_replicas_are_named(void **state)
 {
     nw_target *t = NULL;
@@ -458,6 +476,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_room_is_no_answer),
+        cmocka_unit_test(questions_have_the_time_of_a_request),
         cmocka_unit_test(length_of_the_model_asked_for),
         cmocka_unit_test(replicas_share_the_requests),
         cmocka_unit_test(rate_is_limited),
