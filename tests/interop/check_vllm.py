@@ -25,7 +25,7 @@ import sys
 import numpy as np
 
 from mispack import TEXT, activations, twin
-from vllm_kernels import ENVIRONMENT, lacks
+from vllm_kernels import ENVIRONMENT, lacks, without_amx
 
 N_TOKENS, N_BEST = 64, 20
 MAX_EXACT, MAX_WIDE, MAX_SHARE, MAX_FIRST = 1e-3, 0.15, 1.5, 0.01
@@ -51,8 +51,7 @@ def serve(folder, dtype, out, rounded):
     rounded: "", or what sharing the decisions of rounding takes."""
     os.environ.update(ENVIRONMENT, VLLM_ENABLE_V1_MULTIPROCESSING="0", VLLM_LOGGING_LEVEL="ERROR",
                       VLLM_ALLOW_INSECURE_SERIALIZATION="1")
-    import torch
-    torch.cpu._is_amx_tile_supported = lambda: False  # its kernels for AMX take 16-bit activations alone, not float32
+    without_amx()
     from vllm import LLM, SamplingParams
     llm = LLM(model=folder, dtype=dtype, enforce_eager=True, max_model_len=256, max_num_seqs=1,
               enable_prefix_caching=False)

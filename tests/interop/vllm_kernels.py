@@ -16,8 +16,6 @@ import torch
 from vllm.platforms import current_platform
 current_platform.import_kernels()
 found = [n for n in ("cpu_gemm_wna16", "onednn_scaled_mm") if hasattr(torch.ops._C, n)]
-if torch.cpu._is_amx_tile_supported():
-    found.append("amx")
 if "onednn_scaled_mm" in found:
     from vllm import _custom_ops as ops
     weights, scales = torch.full((96, 64), 127, dtype=torch.int8).t(), torch.ones(96)  # the handler has no copy
@@ -42,17 +40,22 @@ def multiplies_int8(q):
     return any(g.get("input_activations") and g["weights"]["type"] == "int" for g in groups)
 
 
-def lacks(folder, as_server=False):
-    """Why a folder cannot be served here; None: it can. as_server: by vLLM's own program, whose choice of kernels a check
-    cannot change."""
+def without_amx():
+    """Has vLLM, imported after this, compute beside AMX as beside AVX-512: its kernels for AMX take no activations in
+    float32, and torch then hands FP8 to oneDNN, whose plain loop takes minutes for a prompt."""
+    import torch
+    torch.cpu._is_amx_tile_supported = lambda: False
+    torch.backends.mkldnn.set_flags(False)
+
+
+def lacks(folder):
+    """Why a folder cannot be served here; None: it can."""
     q = quantization(folder) or {}
     packed = q.get("quant_method") in ("awq", "gptq") or q.get("format") == "pack-quantized"
     need = "cpu_gemm_wna16" if packed else "onednn_scaled_mm" if q else None
     if need is not None and need in kernels() and multiplies_int8(q) and "exact_int8" not in kernels():
         # without VNNI, oneDNN adds pairs of u8 x s8 products in 16 bits: exact for weights of 7 bits alone
         return "vLLM's INT8 products saturate on this processor: 64 times 127 x 127 is not 1032256"
-    if as_server and multiplies_int8(q) and "amx" in kernels():
-        return "vLLM's kernels for INT8 beside AMX take no activations in float32"
     if need is None or need in kernels():
         return None
     return f"vLLM's library for this processor (no AVX-512) has no {need}"
