@@ -100,5 +100,6 @@ const nw_kernels nw_kernels_amx = {
     .tier = "amx",
     .need = NW_AVX512_NEED | NW_CPU_AMX,
     .linear = linear,
+    .attend = nw_amx_attend,
     NW_AVX512_OPS,
 };

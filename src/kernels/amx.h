@@ -30,8 +30,9 @@
     __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t : : "r"(at), "r"(stride) : "memory")
 #define NW_AMX_STORE(t, at) \
     __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" : : "r"(at), "r"(NW_AMX_STEP) : "memory")
-/* c += s8(activations a) * u8(weights w), sums of 4; c += bf16 * bf16, sums of 2. */
+/* c += s8(activations a) * u8(weights w), or u8 * s8, sums of 4; c += bf16 * bf16, sums of 2. */
 #define NW_AMX_S8U8(c, a, w) __asm__ volatile("tdpbsud %%tmm" #w ", %%tmm" #a ", %%tmm" #c ::)
+#define NW_AMX_U8S8(c, a, w) __asm__ volatile("tdpbusd %%tmm" #w ", %%tmm" #a ", %%tmm" #c ::)
 #define NW_AMX_BF16(c, a, w) __asm__ volatile("tdpbf16ps %%tmm" #w ", %%tmm" #a ", %%tmm" #c ::)
 
 /* Gives the tile registers their shapes: n_tokens rows of sums and activations, `steps` of weights. Until
@@ -167,6 +168,7 @@ void nw_amx_linear(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_
 
 /* INT8 with a scale a row x INT8; BF16, BF16-12 and FP8 x BF16; INT4 and INT8 in groups of 32 and more x INT8 and
  * INT16, and INT8 with a scale a row x INT16. */
+void nw_amx_attend(const nw_attn *a);
 nw_linear_fn nw_amx_linear_row_a8, nw_amx_linear_a16, nw_amx_linear_group;
 
 #endif

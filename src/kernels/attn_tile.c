@@ -56,7 +56,7 @@ static void tile_rows(nw_attn_tile *t, uint32_t row0)
     const uint32_t end = (page_end < a->n_queries ? page_end : a->n_queries) * a->n_rep;
 
     t->row0 = row0;
-    t->n_rows = end - row0 < NW_ATTN_ROWS ? end - row0 : NW_ATTN_ROWS;
+    t->n_rows = end - row0 < t->ops->n_rows ? end - row0 : t->ops->n_rows;
     for (uint32_t r = 0; r < t->n_rows; r++) {
         t->pos[r] = a->q_pos + (row0 + r) / a->n_rep;
     }

@@ -37,7 +37,8 @@ static inline nw_softmax_states nw_softmax_from(const nw_softmax_states *s, uint
 typedef struct nw_attn_ops nw_attn_ops;
 
 /* Rows of one call at positions of one page, and their part of the scratch. */
-#define NW_ATTN_ROWS   24u   /* their queries and sums stay in the nearest cache */
+#define NW_ATTN_ROWS   32u   /* at most: their queries and sums stay in the nearest cache */
+#define NW_ATTN_VECTOR 24u   /* of tiers without tiles */
 #define NW_ATTN_GROUP  6u    /* rows that share each load of a vector of keys or values */
 #define NW_ATTN_STRIDE 2112u /* bytes from a row to the next: 512 floats and a head, odd lines */
 
@@ -64,6 +65,7 @@ typedef struct {
 
 struct nw_attn_ops {
     const nw_kernels *tier; /* plain products: act_pack and linear */
+    uint32_t n_rows;        /* of a tile, 1..NW_ATTN_ROWS */
     /* From the raw products s [NW_KV_PAGE]: updates the first state, sets shrink = 2^(old max - new
      * max), and writes 2^(score - max) * v_scale, 0 for hidden keys, as a packed row p. */
     void (*softmax)(const nw_softmax_page *page, const float *s, const nw_softmax_states *st,

@@ -264,7 +264,8 @@ void nw_avx2_attn_page(const nw_attn_tile *t, const nw_attn_page *p)
 
 void nw_avx2_attend(const nw_attn *a)
 {
-    static const nw_attn_ops ops = {.load = nw_avx2_attn_load,
+    static const nw_attn_ops ops = {.n_rows = NW_ATTN_VECTOR,
+                                    .load = nw_avx2_attn_load,
                                     .page = nw_avx2_attn_page,
                                     .join = nw_avx2_attn_join,
                                     .scale = nw_avx2_scale,

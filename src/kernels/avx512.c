@@ -60,6 +60,7 @@ static void linear(const nw_weight *w, const nw_act *a, uint32_t panel0, uint32_
 void nw_avx512_attend(const nw_attn *a)
 {
     static const nw_attn_ops ops = {.tier = &nw_kernels_avx512,
+                                    .n_rows = NW_ATTN_VECTOR,
                                     .scale = nw_avx512_scale,
                                     .load = nw_avx512_attn_load,
                                     .page = nw_avx512_attn_page,
@@ -72,5 +73,6 @@ const nw_kernels nw_kernels_avx512 = {
     .tier = "avx512",
     .need = NW_AVX512_NEED,
     .linear = linear,
+    .attend = nw_avx512_attend,
     NW_AVX512_OPS,
 };

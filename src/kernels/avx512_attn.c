@@ -108,7 +108,7 @@ void nw_avx512_rotate(float *x, uint32_t n)
 }
 
 /* n vectors of FP8 to twice as many of BF16. */
-static void widen(const uint8_t *from, size_t n, ptrdiff_t ahead, uint8_t *to)
+static void widen_fp8(const uint8_t *from, size_t n, ptrdiff_t ahead, uint8_t *to)
 {
     const nw_byte_tables tables = nw_byte_tables_of(NW_BYTES_E4M3);
 
@@ -119,6 +119,37 @@ static void widen(const uint8_t *from, size_t n, ptrdiff_t ahead, uint8_t *to)
         nw_widen_bytes(&tables, _mm512_loadu_si512(from), &low, &high);
         _mm512_store_si512(to, low);
         _mm512_store_si512(to + 64, high);
+    }
+}
+
+/* n vectors of nibbles to twice as many of bytes: the low ones, then the high ones, as nw_attn_products has them. */
+static void spread_nibbles(const uint8_t *from, size_t n, ptrdiff_t ahead, bool values, uint8_t *to)
+{
+    const __m512i keep = _mm512_set1_epi8(values ? (char)0xF0 : 0x0F);
+
+    for (; n > 0; n--, from += 64, to += 128) {
+        const __m512i x = _mm512_loadu_si512(from);
+        nw_ask(from, ahead);
+        const __m512i low = values ? _mm512_slli_epi16(x, 4) : x;
+        const __m512i high = values ? x : _mm512_srli_epi16(x, 4);
+        _mm512_store_si512(to, _mm512_and_si512(low, keep));
+        _mm512_store_si512(to + 64, _mm512_and_si512(high, keep));
+    }
+}
+
+/* Whether the products want a page of this kind wider than it is. */
+static bool is_widened(nw_kv_kind kind, const nw_attn_products *x)
+{
+    return kind == NW_KV_FP8 || (kind == NW_KV_INT4 && x->nibbles_as_bytes);
+}
+
+static void widen(nw_kv_kind kind, const uint8_t *from, size_t n, ptrdiff_t ahead, bool values,
+                  uint8_t *to)
+{
+    if (kind == NW_KV_FP8) {
+        widen_fp8(from, n, ahead, to);
+    } else {
+        spread_nibbles(from, n, ahead, values, to);
     }
 }
 
@@ -143,7 +174,8 @@ static workspace cut(const nw_attn_tile *t)
     return w;
 }
 
-static nw_keys keys_of(const nw_attn_page *p, const workspace *w, unsigned planes)
+static nw_keys keys_of(const nw_attn_page *p, const workspace *w, const nw_attn_products *x,
+                       unsigned planes)
 {
     const uint32_t cols = nw_kv_vector_cols(p->kv.k);
     nw_keys k = {.k = p->k,
@@ -157,9 +189,9 @@ static nw_keys keys_of(const nw_attn_page *p, const workspace *w, unsigned plane
         k.scale_panel = k.panel;
         k.k += 64;
     }
-    if (p->kv.k == NW_KV_FP8) {
+    if (is_widened(p->kv.k, x)) {
         for (uint32_t i = 0; i < NW_KV_PAGE / NW_KV_LANES; i++) {
-            widen(k.k + i * k.panel, k.n_vectors, k.ahead,
+            widen(p->kv.k, k.k + i * k.panel, k.n_vectors, k.ahead, false,
                   w->wide_k + i * k.n_vectors * (size_t)128);
         }
         k.k = w->wide_k;
@@ -170,8 +202,8 @@ static nw_keys keys_of(const nw_attn_page *p, const workspace *w, unsigned plane
     return k;
 }
 
-static nw_values values_of(const nw_attn_page *p, const workspace *w, uint32_t seen,
-                           unsigned planes)
+static nw_values values_of(const nw_attn_page *p, const workspace *w, const nw_attn_products *x,
+                           uint32_t seen, unsigned planes)
 {
     const uint32_t cols = nw_kv_vector_cols(p->kv.v);
     nw_values v = {.v = p->v + nw_kv_v_codes_at(p->kv.v),
@@ -181,11 +213,11 @@ static nw_values values_of(const nw_attn_page *p, const workspace *w, uint32_t s
                    .n_panels = nw_kv_v_panels(p->kv.d_head),
                    .planes = planes};
 
-    if (p->kv.v == NW_KV_FP8) {
-        widen(v.v, v.n_panels * v.panel / 64, v.ahead, w->wide_v);
+    if (is_widened(p->kv.v, x)) {
+        widen(p->kv.v, v.v, v.n_panels * v.panel / 64, v.ahead, true, w->wide_v);
         v.v = w->wide_v;
         v.ahead = 0;
-        v.n_vectors = (seen + 1) / 2;
+        v.n_vectors = (seen + cols / 2 - 1) / (cols / 2);
         v.panel *= 2;
     }
     return v;
@@ -235,27 +267,18 @@ static void softmax(const nw_attn_tile *t, const nw_attn_page *p, uint32_t r0, u
     nw_avx512_softmax_rows(g, n);
 }
 
-typedef void (*keys_fn)(const nw_keys *w, unsigned n_rows);
-typedef void (*values_fn)(const nw_values *w, unsigned n_rows);
-
-/* Groups [g0, g1) of the n_groups that the page's rows are cut in, as even as they come: two of them at
- * most, so that their softmax is one. */
-static void run_groups(const nw_attn_tile *t, const nw_attn_page *p, uint32_t g0, uint32_t g1,
-                       uint32_t n_groups, nw_keys *k, nw_values *v, nw_softmax_group *g)
+/* Groups [g0, g1) of the n_groups that the page's rows are cut in, as even as they come, with one softmax. */
+static void run_groups(const nw_attn_tile *t, const nw_attn_page *p, const nw_attn_products *x,
+                       uint32_t g0, uint32_t g1, uint32_t n_groups, nw_keys *k, nw_values *v,
+                       nw_softmax_group *g)
 {
-    static const keys_fn keys[NW_KV_KINDS] = {nw_avx512_keys_f32, nw_avx512_keys_bf16,
-                                              nw_avx512_keys_bf16, nw_avx512_keys_int8,
-                                              nw_avx512_keys_int4};
-    static const values_fn values[NW_KV_KINDS] = {nw_avx512_values_f32, nw_avx512_values_bf16,
-                                                  nw_avx512_values_bf16, nw_avx512_values_int8,
-                                                  nw_avx512_values_int4};
     const uint32_t first = p->n_rows * g0 / n_groups;
 
     for (uint32_t i = g0; i < g1; i++) {
         const uint32_t r0 = p->n_rows * i / n_groups;
         k->q = p->q + (size_t)r0 * NW_ATTN_STRIDE;
         k->s = g->s + (size_t)(r0 - first) * NW_KV_PAGE;
-        keys[p->kv.k](k, p->n_rows * (i + 1) / n_groups - r0);
+        x->keys[p->kv.k](k, p->n_rows * (i + 1) / n_groups - r0);
         k->ahead = 0; /* asked for */
     }
     softmax(t, p, first, p->n_rows * g1 / n_groups - first, g);
@@ -265,25 +288,39 @@ static void run_groups(const nw_attn_tile *t, const nw_attn_page *p, uint32_t g0
         v->shrink = t->state.shrink + r0;
         v->share = g->share + (r0 - first);
         v->o = t->o + (size_t)r0 * (NW_ATTN_STRIDE / sizeof *v->o);
-        values[p->kv.v](v, p->n_rows * (i + 1) / n_groups - r0);
+        x->values[p->kv.v](v, p->n_rows * (i + 1) / n_groups - r0);
         v->ahead = 0;
+    }
+}
+
+void nw_avx512_attn_page_by(const nw_attn_tile *t, const nw_attn_page *p, const nw_attn_products *x)
+{
+    const uint32_t last = t->pos[p->n_rows - 1] - p->first;
+    const uint32_t seen =
+        last < NW_KV_PAGE - 1 ? last + 1 : NW_KV_PAGE; /* slots that any row sees */
+    const uint32_t n_groups = (p->n_rows + x->n_rows - 1) / x->n_rows;
+    const workspace w = cut(t);
+    const unsigned planes = t->a->a8 ? 1 : 2;
+    nw_keys k = keys_of(p, &w, x, planes);
+    nw_values v = values_of(p, &w, x, seen, planes);
+    nw_softmax_group g = softmax_of(t, p, &w, planes);
+
+    k.n_panels = (seen + NW_KV_LANES - 1) / NW_KV_LANES;
+    k.steps = v.steps = x->steps;
+    for (uint32_t i = 0; i < n_groups; i += x->n_groups) {
+        const uint32_t end = i + x->n_groups < n_groups ? i + x->n_groups : n_groups;
+        run_groups(t, p, x, i, end, n_groups, &k, &v, &g);
     }
 }
 
 void nw_avx512_attn_page(const nw_attn_tile *t, const nw_attn_page *p)
 {
-    const uint32_t last = t->pos[p->n_rows - 1] - p->first;
-    const uint32_t seen =
-        last < NW_KV_PAGE - 1 ? last + 1 : NW_KV_PAGE; /* slots that any row sees */
-    const uint32_t n_groups = (p->n_rows + NW_ATTN_GROUP - 1) / NW_ATTN_GROUP;
-    const workspace w = cut(t);
-    const unsigned planes = t->a->a8 ? 1 : 2;
-    nw_keys k = keys_of(p, &w, planes);
-    nw_values v = values_of(p, &w, seen, planes);
-    nw_softmax_group g = softmax_of(t, p, &w, planes);
-
-    k.n_panels = (seen + NW_KV_LANES - 1) / NW_KV_LANES;
-    for (uint32_t i = 0; i < n_groups; i += 2) {
-        run_groups(t, p, i, i + 2 < n_groups ? i + 2 : n_groups, n_groups, &k, &v, &g);
-    }
+    static const nw_attn_products products = {
+        .n_rows = NW_ATTN_GROUP,
+        .n_groups = 2,
+        .keys = {nw_avx512_keys_f32, nw_avx512_keys_bf16, nw_avx512_keys_bf16, nw_avx512_keys_int8,
+                 nw_avx512_keys_int4},
+        .values = {nw_avx512_values_f32, nw_avx512_values_bf16, nw_avx512_values_bf16,
+                   nw_avx512_values_int8, nw_avx512_values_int4}};
+    nw_avx512_attn_page_by(t, p, &products);
 }

@@ -39,6 +39,7 @@ typedef struct {
     uint32_t n_vectors; /* of a panel */
     uint32_t n_panels;  /* that any row sees, 1..4; the others' scores are of no interest */
     unsigned planes;    /* of integers: bytes of a number of q */
+    uint32_t steps;     /* nw_attn_products */
     float *s;
 } nw_keys;
 
@@ -50,9 +51,19 @@ typedef struct {
     const uint8_t *p;
     uint32_t n_vectors, n_panels;
     unsigned planes;
+    uint32_t steps;              /* nw_attn_products */
     const float *shrink, *share; /* [n_rows] */
     float *o;                    /* [n_rows][NW_ATTN_STRIDE / 4] */
 } nw_values;
+
+/* What a tier multiplies a page's rows by: in groups of n_rows at most, of which n_groups have one softmax. */
+typedef struct {
+    uint32_t n_rows, n_groups;
+    uint32_t steps; /* vectors of a tile: where products are tiles, they pad what is not whole */
+    bool nibbles_as_bytes; /* INT4 comes as INT8: keys code + 8, values 16 * code */
+    void (*keys[NW_KV_KINDS])(const nw_keys *w, unsigned n_rows);
+    void (*values[NW_KV_KINDS])(const nw_values *w, unsigned n_rows);
+} nw_attn_products;
 
 void nw_avx512_keys_f32(const nw_keys *w, unsigned n_rows);
 void nw_avx512_keys_bf16(const nw_keys *w, unsigned n_rows);
@@ -66,6 +77,8 @@ void nw_avx512_values_int4(const nw_values *w, unsigned n_rows);
 /* Contracts: attn_tile.h. */
 void nw_avx512_attn_load(nw_kv_kind kind, bool a8, const float *q, uint32_t d_head, uint8_t *row);
 void nw_avx512_attn_page(const nw_attn_tile *t, const nw_attn_page *p);
+void nw_avx512_attn_page_by(const nw_attn_tile *t, const nw_attn_page *p,
+                            const nw_attn_products *x);
 void nw_avx512_attn_join(const nw_attn_tile *t, const nw_softmax_states *state, const float *o,
                          size_t ldo);
 void nw_avx512_scale(const float *x, uint32_t n, float factor, float *out);
@@ -82,7 +95,7 @@ typedef struct {
 #define NW_KV_TINY_SCALE 0x1p-100F
 
 /* A group of rows of scores, which are used up, to packed rows p for values of `kind`. */
-#define NW_SOFTMAX_ROWS (2 * NW_ATTN_GROUP)
+#define NW_SOFTMAX_ROWS 16u
 typedef struct {
     nw_kv_kind kind;
     unsigned planes; /* of integers: bytes of a probability */

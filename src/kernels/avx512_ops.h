@@ -24,6 +24,6 @@ void nw_avx512_attend(const nw_attn *a);
     .act_kind = nw_avx512_act_kind, .act_pack = nw_avx512_act_pack, .rmsnorm = nw_avx512_rmsnorm, \
     .rope = nw_avx512_rope, .silu_mul = nw_avx512_silu_mul,                                       \
     .gelu_tanh_mul = nw_avx512_gelu_tanh_mul, .add = nw_avx512_add, .softcap = nw_avx512_softcap, \
-    .kv_put = nw_avx512_kv_put, .attend = nw_avx512_attend
+    .kv_put = nw_avx512_kv_put
 
 #endif

@@ -56,7 +56,7 @@ NW_INLINE __m512 join_rows(const __m512 *row, unsigned n_rows, const bool sums)
 
     if (n_rows > 8) {
         const __m512 last = join_four(row + 8, sums);
-        b = join_half(last, last, sums);
+        b = join_half(last, n_rows > 12 ? join_four(row + 12, sums) : last, sums);
     }
     return join(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xDD), sums);
 }

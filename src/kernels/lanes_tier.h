@@ -18,6 +18,7 @@ static inline nw_act_kind nw_lanes_act_kind(nw_panel_type type, bool a8)
 static inline void nw_lanes_attend(const nw_attn *a, const nw_kernels *tier)
 {
     const nw_attn_ops ops = {.tier = tier,
+                             .n_rows = NW_ATTN_VECTOR,
                              .softmax = nw_lanes_softmax,
                              .merge = nw_lanes_merge,
                              .scale = nw_lanes_scale};
