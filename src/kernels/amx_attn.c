@@ -11,7 +11,9 @@
 #include "kernels/avx512_ops.h"
 
 #define GROUP 16u
-#define SUMS  4u /* tiles of them */
+#define ROWS \
+    64u /* that read a page together: tiles of keys and values come from the nearest cache for most of them */
+#define SUMS 4u /* tiles of them */
 
 /* What is constant in a function: BF16 both, signed rows x unsigned keys, unsigned rows x signed values; planes of a row,
  * of which each has a tile, and panels: n_planes * n_panels <= SUMS. */
@@ -264,7 +266,7 @@ static void values_int(const nw_values *w, unsigned n_rows)
 /* ---- pages ---- */
 
 /* Rows from which tiles are faster than vectors where both give the same bits. */
-#define FROM_ROWS 8u
+#define FROM_ROWS 16u
 
 /* Vectors of a page's panel as the products see it. */
 static uint32_t vectors_of(nw_kv_kind kind, uint32_t n_cols)
@@ -302,7 +304,7 @@ static void page(const nw_attn_tile *t, const nw_attn_page *p)
 void nw_amx_attend(const nw_attn *a)
 {
     static const nw_attn_ops ops = {.tier = &nw_kernels_amx,
-                                    .n_rows = 2 * GROUP,
+                                    .n_rows = ROWS,
                                     .scale = nw_avx512_scale,
                                     .load = nw_avx512_attn_load,
                                     .page = page,

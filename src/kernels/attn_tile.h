@@ -37,8 +37,8 @@ static inline nw_softmax_states nw_softmax_from(const nw_softmax_states *s, uint
 typedef struct nw_attn_ops nw_attn_ops;
 
 /* Rows of one call at positions of one page, and their part of the scratch. */
-#define NW_ATTN_ROWS   32u   /* at most: their queries and sums stay in the nearest cache */
-#define NW_ATTN_VECTOR 24u   /* of tiers without tiles */
+#define NW_ATTN_ROWS   64u   /* at most */
+#define NW_ATTN_VECTOR 24u   /* of vectors: their queries and sums stay in the nearest cache */
 #define NW_ATTN_GROUP  6u    /* rows that share each load of a vector of keys or values */
 #define NW_ATTN_STRIDE 2112u /* bytes from a row to the next: 512 floats and a head, odd lines */
 
