@@ -1,6 +1,6 @@
-/* The table of the AMX tier: AVX-512's, but that linear layers of several tokens are multiplied in tiles, and
- * BF16 activations always are, as one token has to give the bits that it gives among others. Integers give the
- * bits of the AVX-512 tier: their sums are exact, and are scaled in the same order.
+/* The table of the AMX tier: AVX-512's, but that linear layers of several tokens and attention of several rows are
+ * multiplied in tiles, and BF16 activations always are, as one token has to give the bits that it gives among
+ * others. Integers give the bits of the AVX-512 tier: their sums are exact, and are scaled in the same order.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/amx.h"
 
